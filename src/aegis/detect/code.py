@@ -246,6 +246,7 @@ _ASKED_FROM_OUTSIDE: Final = Lazy(
 # What another machine sent, as it comes in pieces or at once, and what runs it.
 _COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
+    r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
     r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 _FORK: Final = Lazy(
@@ -286,7 +287,7 @@ def analyse_code(
     kinds = _flows(code) if _MAY_FLOW(text) else None
     if kinds is not None and language in ("javascript", "typescript"):
         for match in _COMES_IN.finditer(text):
-            kinds[match.group(1) or match.group(2)] = frozenset({"fetched"})
+            kinds[match.group(1) or match.group(2) or match.group(3)] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):

@@ -22,9 +22,9 @@ from aegis.errors import ConfigError, Problem
 Makes = Literal[
     "join", "same", "home", "temp", "here", "parent", "environment", "format", "replace", "concat", "lower", "split",
     "base64", "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "member", "first", "part",
-    "separator", "key",
+    "separator", "key", "values", "pairs",
 ]  # fmt: skip
-Runs = Literal["command", "words", "split", "rest", "code", "statement"]
+Runs = Literal["command", "line", "words", "split", "rest", "code", "statement"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
 
 

@@ -41,9 +41,13 @@ from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.shell.uses import HIVES, is_key, written_value
 
+_HANDED: Final = frozenset({
+    "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
+    "__send__", "submit", "apply", "thread", "callback",
+})  # fmt: skip
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
-_KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument"})
+_KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
@@ -106,6 +110,8 @@ class _Program:
         if self._looks_up(node):
             return
         last = _last_name(node, self._language)
+        if last in _HANDED:
+            self._hand(called(node), node)
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud():
             self._command(cloud_command(words, called(node).arguments, self.scope()))
@@ -132,6 +138,21 @@ class _Program:
         for entry in entries:
             self._do(entry, Called(None, "", arguments_of(node)), node)
         return bool(entries) or odd
+
+    def _hand(self, parts: Called, node: Node) -> None:
+        """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
+        if not parts.arguments:
+            return
+        function, *rest = parts.arguments
+        name = text_of(function)
+        plain = canonical(name) if name[:1].isalpha() else ""
+        head, dot, tail = plain.partition(".")
+        names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",) if plain else self.scope().value(function).known
+        if not rest and parts.receiver is not None:
+            rest = [parts.receiver]
+        for one in names:
+            for entry in self._known.does.get(one.lower(), ()):
+                self._do(entry, Called(None, "", tuple(rest)), node)
 
     def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
@@ -185,7 +206,8 @@ class _Program:
         body, named = result_of(own), parameters(own)
         if body is not None and named:
             return scope.each(scope.value(listed), named[0], body)
-        makes = self._known.makes.get(text_of(function).lower())
+        name = text_of(function).lower()
+        makes = self._known.makes.get(name) or self._known.makes.get(f".{name.removeprefix('&:')}")
         items = scope.value(listed).items
         if makes is None or not items:
             return None
@@ -202,7 +224,7 @@ class _Program:
     # What calls do
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
-        if entry.on and not any(word in text_of(parts.receiver).lower() for word in entry.on):
+        if entry.on and not any(word in self._called_on(parts) for word in entry.on):
             return
         if entry.says and not says(entry.says, parts):
             return
@@ -242,6 +264,12 @@ class _Program:
                     verb, path = ("write" if text.startswith(">") else "read"), text.lstrip("<> ")
                 if not entry.paths or "/" in path or "\\" in path or path.startswith("~"):
                     self._touch(verb, path, entry.scope, shown)
+
+    def _called_on(self, parts: Called) -> str:
+        """What a method is called on, in small letters: its name, and what that was made of."""
+        name = text_of(parts.receiver)
+        made = self.scope().bound_to(name) if name.isidentifier() else ()
+        return " ".join([name, *(text_of(one)[:_SHOWN] for one in made)]).lower()
 
     def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
         """Add what a value of a registry key does that is written; false where it is not known which key that is."""
@@ -320,8 +348,8 @@ class _Program:
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
         first = entry.of[0]
         if first >= len(plain):
-            named = self._keyword(parts, entry.keywords)
-            plain, first = ([named] if named is not None else []), 0
+            told = [self._keyword(parts, (name,)) for name in entry.keywords]
+            plain, first = [one for one in told if one is not None], 0
             if not plain:
                 return
         value = scope.value(plain[first])
@@ -331,6 +359,10 @@ class _Program:
         if entry.runs == "statement":
             found = (text.replace(HOLE, "VALUE") for text in value.known)
             self._statements.update(dict.fromkeys(text for text in found if self._is_grave(text)))
+            return
+        if entry.runs == "line":
+            pieces = [(*scope.value(one).known, "VALUE")[0] for one in plain[first:]]
+            self._command(" ".join(pieces))
             return
         if entry.runs == "command":
             for text in value.known:

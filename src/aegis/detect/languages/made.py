@@ -32,6 +32,9 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
 _PLACES: Final[Mapping[Makes, str]] = {"separator": "/", "home": "~", "temp": "/tmp/x", "here": "."}  # noqa: S108 - what calls make
 
 
+_OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "base64", "base32", "hex", "rot13"})
+
+
 def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> FollowedValue:
     """The folder that a variable of the environment stands for, else what the program takes in its place."""
     found = [_ENVIRONMENT[name.lower()] for name in names if name.lower() in _ENVIRONMENT]
@@ -51,8 +54,15 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
         return (joined_plainly if plainly else join_paths)(parts) if parts else UNKNOWN
     if makes == "key":  # of a registry: the hive or a key of it, and a key below that
         return joined_plainly(every[:2])
+    if makes in _OF_FIRST_KNOWN and method and not first.known and not first.items and len(every) > 1:
+        first = every[1]  # of what a decoder is called on nothing is known
     if makes == "same":
         return first
+    if makes == "values":
+        return FollowedValue((), tuple(value for _, value in first.members) or first.items)
+    if makes == "pairs":
+        held = ((*(one.texts[:1] for one in pair.items[:1]), pair.items) for pair in first.items)
+        return FollowedValue((HOLE,), (), tuple((key[0], pair[1]) for key, pair in held if key and len(pair) > 1))
     if makes in _PLACES:
         return FollowedValue((_PLACES[makes],))
     if makes == "inside":
@@ -77,7 +87,12 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
         return FollowedValue((), tuple(FollowedValue((word,)) for word in islice(words, MAX_ITEMS)))
     if makes == "codes":
         return decoded(
-            FollowedValue((), tuple(every)) if len(every) > 1 else FollowedValue(first.texts, (first,)), "codes"
+            FollowedValue((), tuple(every))
+            if len(every) > 1 and not first.items
+            else first
+            if first.items
+            else FollowedValue(first.texts, (first,)),
+            "codes",
         )
     if makes == "codec" and len(every) > 1:
         makes = _CODECS.get("".join(char for char in (*every[1].known, "")[0].lower() if char.isalnum()), "same")

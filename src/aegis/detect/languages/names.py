@@ -36,6 +36,8 @@ _LAMBDAS: Final = frozenset({
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
+_ADDS: Final = (".append", ".push", ".extend", ".Add", ".add")
+_LONGEST_END: Final = 8
 _EACH: Final = frozenset({"foreach", "map", "filter", "each"})
 
 
@@ -76,6 +78,9 @@ class ProgramNames:
     def own(self, parts: Called) -> Node | None:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
         name = parts.name.strip().lstrip("\\")
+        own = self.functions.get(name)
+        if own is not None and own.type == "method_declaration" and own.child_by_field_name("receiver") is not None:
+            return own  # of Go, where nothing but its name says so
         if parts.receiver is None or text_of(parts.receiver) in _OWN or self._is_own(parts.receiver):
             return self.functions.get(name)
         return None
@@ -138,6 +143,9 @@ class ProgramNames:
             if own is not None:
                 for parameter, argument in zip(parameters(own), parts.arguments, strict=False):
                     names[parameter].append(BoundName(parameter, argument, node))
+                for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
+                    names[parameter].append(BoundName(parameter, parts.receiver or node, node))
+        self._bind_added(node, names)
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")
@@ -150,6 +158,16 @@ class ProgramNames:
             if parts.receiver is not None and parts.name.lower() in _EACH:
                 for parameter in parameters(given[0])[:1]:
                     names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
+
+    def _bind_added(self, node: Node, names: dict[str, list[BoundName]]) -> None:
+        """Bind what is put behind the items of a list: `parts.append("x")`."""
+        function = node.child_by_field_name("function")
+        text = text_of(function)[-_LONGEST_END:] if function is not None else ""
+        if text.endswith(_ADDS):
+            parts = called(node)
+            if parts.receiver is not None and parts.receiver.type == "identifier" and len(parts.arguments) == 1:
+                name = text_of(parts.receiver)
+                names[name].append(BoundName(name, parts.arguments[0], node, adds=True))
 
     # What imports bring in
 
@@ -193,6 +211,14 @@ class ProgramNames:
                 argument = loaded_module(right)
                 if argument is not None:
                     yield text_of(left), argument
+        for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
+            function = node.child_by_field_name("function")
+            if function is not None and text_of(function)[-5:] == ".then" and function.named_child_count == 2:
+                argument = loaded_module(function.named_children[0])
+                given = arguments_of(node)[:1]
+                if argument is not None and given and given[0].type in _LAMBDAS:
+                    for name in parameters(given[0])[:1]:
+                        yield name, argument
 
 
 _LOADS: Final = Lazy(r"^(?:await\s+)?(?:__import__|(?:importlib\.)?import_module|require|import)\s*\(")
@@ -209,6 +235,8 @@ def result_of(function: Node) -> Node | None:
     body = function.child_by_field_name("body")
     if body is None:
         return None
+    if function.type == "method" and body.type != "body_statement":  # of Ruby, on one line
+        return body
     if function.type in _LAMBDAS and not body.type.endswith(("block", "compound_statement")):
         return body
     last = body.named_children[-1] if body.named_child_count else None
@@ -221,9 +249,11 @@ def result_of(function: Node) -> Node | None:
     return last if function.type == "method" else None  # of Ruby
 
 
-def parameters(function: Node) -> list[str]:
+def parameters(function: Node, field: str = "parameters") -> list[str]:
     """The names of the parameters of a function or a block, in their order."""
-    listed = function.child_by_field_name("parameters") or function.child_by_field_name("parameter")
+    listed = function.child_by_field_name(field) or (
+        function.child_by_field_name("parameter") if field == "parameters" else None
+    )
     if listed is None:
         return []
     if listed.type == "identifier":

@@ -252,8 +252,10 @@ def arguments_of(node: Node) -> tuple[Node, ...]:
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
     if listed is None:
+        listed = node.child_by_field_name("initializer")  # of an object that is made with its members
+    if listed is None:
         return ()
-    plain = listed.type in ("argument_list", "arguments") or listed.type in _LISTED
+    plain = listed.type in ("argument_list", "arguments", "initializer_expression") or listed.type in _LISTED
     return tuple(unwrapped(one) for one in (listed.named_children if plain else (listed,)) if one.type not in _COMMENTS)
 
 
@@ -279,7 +281,7 @@ class BoundName(NamedTuple):
 _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment"})
 _NAMED: Final = ("left", "name", "variable", "alias")
-_VALUED: Final = ("right", "value", "collection")
+_VALUED: Final = ("right", "value", "collection", "list")
 
 
 def bound(node: Node) -> Iterator[BoundName]:

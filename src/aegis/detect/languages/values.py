@@ -142,6 +142,10 @@ class NameScope:
         self._memo[node.id] = found
         return found
 
+    def bound_to(self, name: str) -> list[Node]:
+        """The expressions that a name is bound to."""
+        return [one.value for one in self._names.get(name, ())[:MAX_TEXTS]]
+
     def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
         memo, before = self._memo, self._given
@@ -163,6 +167,10 @@ class NameScope:
             return self._binary(node, depth)
         if kind in _CALLS:
             return self._call(node, depth)
+        if kind.endswith("array_creation_expression") and node.named_children[-1:]:
+            last = node.named_children[-1]
+            if last.type == "initializer_expression":  # behind the type of its items
+                return self.value(last, depth)
         if kind in _LISTS and any(
             child.type in _PAIRS and child.named_child_count == 2 for child in node.named_children[:1]
         ):
@@ -174,6 +182,9 @@ class NameScope:
         if kind == "composite_literal":
             body = node.child_by_field_name("body")
             return UNKNOWN if body is None else self.value(body, depth)
+        if kind == "quoted_word_list":
+            texts = text_of(node).partition("w")[2][1:-1].split()
+            return FollowedValue((), tuple(FollowedValue((text,)) for text in texts[:MAX_ITEMS]))
         if kind in _COMPREHENSIONS:
             return self._comprehension(node, depth)
         if kind in _OBJECTS:
@@ -278,9 +289,12 @@ class NameScope:
             return _union(found.items) if found.items else UNKNOWN
         if one.adds:
             before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
-            return (
-                self._joined([self._bound(before[-1], depth + 1), found]) if before and depth < MAX_DEPTH else UNKNOWN
-            )
+            if not before or depth >= MAX_DEPTH:
+                return UNKNOWN
+            held = self._bound(before[-1], depth + 1)
+            if held.items:
+                return FollowedValue((), (*held.items, *(found.items or (found,)))[:MAX_ITEMS])
+            return self._joined([held, found])
         return found
 
     def _binary(self, node: Node, depth: int) -> FollowedValue:
