@@ -429,7 +429,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
 
     paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
     for target in put_at(tool, texts):
-        there = place_of(target.value)
+        there = place_of(f"{target.value.rstrip('/')}/x") or place_of(target.value)  # a folder, or the file itself
         if there is not None:
             found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
     unread = {written.path for written in found.written} | (set(paths) if deletes else set())

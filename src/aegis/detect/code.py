@@ -182,7 +182,7 @@ _SHELL_CALLS: Final = Lazy(
 )
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
-    r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass)|"
+    r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
     r"kernel\.eval|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = Lazy(

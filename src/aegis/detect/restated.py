@@ -23,7 +23,8 @@ from aegis.detect.roles import words_of
 _PROGRAMS: Final[Mapping[str, str]] = {
     "kubectl": "kubectl", "kubernetes": "kubectl", "kube": "kubectl", "k8s": "kubectl", "openshift": "oc", "oc": "oc",
     "helm": "helm", "docker": "docker", "podman": "podman", "terraform": "terraform", "tofu": "tofu",
-    "opentofu": "tofu", "pulumi": "pulumi", "aws": "aws", "boto": "aws", "gcloud": "gcloud", "redis": "redis-cli",
+    "opentofu": "tofu", "pulumi": "pulumi", "aws": "aws", "boto": "aws", "gcloud": "gcloud",
+    "gcp": "gcloud", "az": "az", "azure": "az", "redis": "redis-cli",
     "valkey": "redis-cli", "git": "git", "systemctl": "systemctl", "systemd": "systemctl", "etcd": "etcdctl",
     "etcdctl": "etcdctl", "vault": "vault", "heroku": "heroku", "flyctl": "flyctl", "argocd": "argocd",
     "consul": "consul", "nomad": "nomad", "gh": "gh", "rabbitmq": "rabbitmqctl", "ansible": "ansible",
@@ -46,6 +47,7 @@ _DEEDS: Final = frozenset({
     "purge", "push", "put", "remove", "replace", "reset", "rm", "rollback", "run", "scale", "set", "start", "stop",
     "terminate", "uninstall", "unseal", "update", "upgrade",
 })  # fmt: skip
+_OF_GCLOUD: Final = frozenset({"compute", "container", "sql", "iam", "projects", "storage", "functions", "run", "kms"})
 _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 400  # characters of a value that is put on the line
 _MOST: Final = 40  # words of a line
@@ -68,6 +70,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
             return word, ()
         program = _PROGRAMS.get(word)
         if program is not None:
+            if program == "gcloud":
+                return program, tuple(one for one in words[at + 1 :] if one in _OF_GCLOUD)
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
     return "", ()
@@ -121,6 +125,8 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
     service = next((given[name] for name in _SERVICES if isinstance(given.get(name), str)), None)
     if program == "aws" and service is not None and action is not None:
         line += [service.lower(), _dashed(action.rpartition(":")[2].rpartition(".")[2])]
+    elif program == "gcloud" and action is not None and isinstance(given.get("resource"), str):
+        return [program, *deed, given["resource"], action, *_values(given.get("name"))]
     elif action is not None:
         said = _split(action)
         line += said[1:] if said[:1] == [program] else said

@@ -83,6 +83,8 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", [_of_git(value) for key, _, value in lines if _GIT_RUNS.search(key.strip()) or "!" in value[:3]]
     if name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile"):
         return "", [line[4:].strip() for line in _folded(text) if line[:4].upper() == "RUN "][:MOST_COMMANDS]
+    if name == "justfile":
+        return "", [line.strip().lstrip("@-") for line in _folded(text) if line[:1] in (" ", "\t")][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
         return "", [line.strip().lstrip("@-+") for line in _folded(text) if line.startswith("\t")][:MOST_COMMANDS]
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
@@ -110,6 +112,8 @@ _QUOTED_IN: Final = {
         rf"\bCommand::new\s*\(\s*{_TEXT}\s*\)(?:\s*\.args?\s*\(\s*&?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]?\s*\))*"
     ),
     "txt": Lazy(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{_TEXT}"),
+    "gyp": Lazy(r"<!@?\(([^)]*)\)"),
+    "ini": Lazy(r"(?m)^\s*commands\w*\s*=\s*((?:\S[^\n]*)?(?:\n[ \t]+[^\n]+)*)"),
     "csproj": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
     "props": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
     "targets": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
@@ -118,7 +122,7 @@ _QUOTED_IN: Final = {
         rf"(?m)^\s*(?:cmd|run|shell|runner|\w+-wrapper|linker|exec|command)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
     ),
 }
-_BY_ENDING: Final = (".gradle", ".kts", ".rs", ".txt", ".csproj", ".props", ".targets", ".tf", ".toml")
+_BY_ENDING: Final = (".gradle", ".kts", ".rs", ".txt", ".csproj", ".props", ".targets", ".tf", ".toml", ".gyp", ".ini")
 _PARTS: Final = Lazy(_TEXT)
 _RUBY: Final = frozenset({"rakefile", "gemfile", "vagrantfile", "guardfile", "fastfile", "podfile"})
 _OF_GIT: Final = frozenset({".gitconfig", "gitconfig", "config", ".hgrc", "hgrc"})
@@ -130,6 +134,8 @@ _GIT_RUNS: Final = Lazy(
 
 def _words(match: Any) -> str:
     """The command line of a command in quotation marks: a text, or one a word."""
+    if match.groups():
+        return str(match.group(1))
     texts = [part.strip("\"'") for part in _PARTS.findall(match.group())]
     plain = [text.replace('\\"', '"').replace("\\n", "\n") for text in texts]
     return plain[0] if len(plain) == 1 else shlex.join(plain)

@@ -89,6 +89,8 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     deed = _deed(tool, arguments)
     if _may_delete(deed):
         found.extend(_deleted(deed, arguments))
+    elif not _CHANGES.isdisjoint(words_of(deed)) and not _SEVERAL.isdisjoint(words_of(deed)):
+        found.extend(_updated(deed, arguments))
     elif not _ENDS.isdisjoint(words_of(deed)):
         found.extend(_ended(deed, arguments))
     if _MAY_TELL(together):
@@ -110,7 +112,11 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a call does in words: the tool's name, behind the member that says which of its deeds is asked for."""
     for name in _ACTIONS:
         value = arguments.get(name)
-        if isinstance(value, str) and value.replace("_", "").replace("-", "").isalpha() and len(value) < _LONGEST_DEED:
+        if (
+            isinstance(value, str)
+            and value.replace("_", "").replace("-", "").replace(".", "").isalpha()
+            and len(value) < _LONGEST_DEED
+        ):
             return f"{value} {tool}"
     return tool
 
@@ -169,6 +175,16 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
             yield Told(f"/{escape(written)}", told)
             return
+
+
+_SEVERAL: Final = frozenset({"many", "all", "bulk", "query"})
+
+
+def _updated(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """What a tool changes that changes all that a condition selects, where it selects everything."""
+    for name, value in arguments.items():
+        if plain(str(name)) in _SELECTS and is_everything(value):
+            yield Told(f"/{escape(str(name))}", ResourceEffect("write", "record", "all", (name,), "", deed))
 
 
 def _names_all(value: Any) -> bool:
@@ -388,6 +404,9 @@ def _admits(members: Mapping[str, Any]) -> bool:
     """Whether a rule of a network opens a port that administrators and databases use, or every port."""
     if "egress" in (members.get("type"), members.get("direction")):
         return False
+    inner = [one for name in ("allowed", "allow", "rules") for one in members.get(name) or () if isinstance(one, dict)]
+    if any(_admits({plain(str(name)): value for name, value in one.items()}) for one in inner):
+        return True
     ports = [members.get(name) for name in ("fromport", "port", "toport", "ports", "portrange", "destinationportrange")]
     protocol = str(members.get("ipprotocol", members.get("protocol", "")))
     return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)

@@ -48,7 +48,7 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     """
     first = every[0] if every else UNKNOWN
     if makes == "join" and method and first.items:  # of Ruby, whose lists and paths are joined by one word
-        return _concatenated(every, method=method)
+        return _concatenated(every if len(every) > 1 else (first, FollowedValue(("",))), method=method)
     if makes == "join":
         parts = list(first.items) if len(every) == 1 and first.items else every
         return (joined_plainly if plainly else join_paths)(parts) if parts else UNKNOWN
@@ -61,8 +61,8 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     if makes == "values":
         return FollowedValue((), tuple(value for _, value in first.members) or first.items)
     if makes == "pairs":
-        held = ((*(one.texts[:1] for one in pair.items[:1]), pair.items) for pair in first.items)
-        return FollowedValue((HOLE,), (), tuple((key[0], pair[1]) for key, pair in held if key and len(pair) > 1))
+        held = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
+        return FollowedValue((HOLE,), (), tuple((pair[0].texts[0], pair[1]) for pair in held))
     if makes in _PLACES:
         return FollowedValue((_PLACES[makes],))
     if makes == "inside":

@@ -87,7 +87,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = tuple(_SPOKEN)
 _JAVA: Final = (
-    (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in"),
+    (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
@@ -289,6 +289,8 @@ def bound(node: Node) -> Iterator[BoundName]:
     left = next((found for field in _NAMED if (found := node.child_by_field_name(field)) is not None), None)
     right = next((found for field in _VALUED if (found := node.child_by_field_name(field)) is not None), None)
     children = node.named_children
+    if node.type == "as_pattern" and right is None and children:
+        right = children[0]
     if node.type in ("foreach_statement", "for_statement", "for") and (right is None or left is None):
         parts = [child for child in children if child.type not in ("block", "compound_statement", "do")]
         if len(parts) < 2:
