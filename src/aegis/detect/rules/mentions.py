@@ -10,17 +10,20 @@ from typing import Final
 
 import re2
 
-from aegis.detect.rules.orders import find_order, is_order
+from aegis.detect.rules.orders import find_order, find_parts, is_order
 
 _MENTION: Final = re2.compile(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
-    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
+    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*|translat\w*|(?:ü|u)bersetz\w*|traduc\w*|traduz\w*|vertaal\w*|"
+    r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$"
 )
 _MENTIONED: Final = re2.compile(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
-    r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
+    r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the)|se dit|hei(?:ß|ss)t|auf (?:deutsch|englisch)|"
+    r"means|translates?|,\s*\"?(?:refus\w*|block\w*|den(?:y|ied)|unsafe|true|false|label\w*))\b|"
+    r"^\s*(?:->|=>|→|—)\s*[\"«„“']|^[^.!?\n]{0,12}(?:的英文|的意思|之类|是什么意思|などの|と訳)"
 )
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
 _KNOWN: Final = re2.compile(
@@ -123,6 +126,7 @@ def quoted(text: str, start: int, end: int) -> bool:
     """Whether an order is only quoted, in a sentence about such orders."""
     before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
     found = text[start:end]
+    ends = len(found.rstrip(".!\"'`"))  # what is found may take the mark with it that closes the quote
     # The nearest quote that opens before it, or with it, and where that closes.
     whole, at = before + found + after, len(before)
     opened = max((match.start(1) for match in _OPENS.finditer(whole[: at + 1])), default=-1)
@@ -131,11 +135,26 @@ def quoted(text: str, start: int, end: int) -> bool:
     closing = _QUOTES[whole[opened]]
     closed = next((one.start() for one in re2.finditer(rf"{closing}(?:\W|$)", whole[opened + 1 :])), -1)
     quoted = whole[opened + 1 : opened + 1 + closed]
-    if closed < 0 or opened + 1 + closed < at + len(found) - 1 or len(quoted) > _LONGEST_QUOTE:
+    if closed < 0 or opened + 1 + closed < at + ends - 1 or len(quoted) > _LONGEST_QUOTE:
         return False
     if _NEW_SENTENCE.search(quoted) is not None:
         return False  # a whole text in quotes, as in JSON, and no phrase that is spoken of
     return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
+
+
+def takes(data: bytes) -> tuple[int, int] | None:
+    """Where a text has what is private sent away, as a span of bytes."""
+    return find_parts("takes", data, quoted)
+
+
+def unbinds(data: bytes) -> tuple[int, int] | None:
+    """Where a text frees a model from its rules, as a span of bytes."""
+    return find_parts("unbinds", data, quoted)
+
+
+def asks_innards(data: bytes) -> tuple[int, int] | None:
+    """Where a text asks for what a model was told, as a span of bytes."""
+    return find_parts("asks_innards", data, quoted)
 
 
 def addressed(data: bytes) -> tuple[int, int] | None:
@@ -186,7 +205,10 @@ _OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|p
 
 
 def cast(text: str, start: int, end: int) -> bool:
-    """Whether a reader is given another role: not what a customer gets from now on, nor a job."""
+    """Whether a reader is given another role: not what a customer gets from now on, nor a job, nor news of a subject."""
+    known = _KNOWN.search(text[end:])
+    if known is not None and _OF_ITSELF.search(known.group()) is None:
+        return False
     if _OFFICE.search(text[end:]) is not None:
         return False
     promised = _PROMISED.search(text[end:])

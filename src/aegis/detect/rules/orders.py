@@ -28,10 +28,13 @@ _CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
 _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
-ANCHORS: Final = ("machine", "helper", "actor", "secrecy", "reset")
-_READERS: Final = ANCHORS[:3]
-_BESIDE: Final = ("duty", "thing", "place", "amount", "secrecy", "person", "reset", "whole")
-_OF_WORTH: Final = frozenset({"thing", "place", "amount", "secrecy"})
+_ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
+ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards")
+_READERS: Final = _ADDRESSED[:3]
+_BESIDE: Final = ("duty", "thing", "place", "amount", "steer", "secrecy", "hush", "person", "reset", "whole", "beforehand")
+_OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "secrecy"})
+_MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
+_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "secrecy", "hush", "reading", "beforehand", "reset"})
 _END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
@@ -46,8 +49,19 @@ _OF_A_NAME: Final = (
     b"$",
     b"\\",
 )  # beside a word that is part of a path or a name
+_HANDLE: Final = re2.compile(rb"(?:^|[\s(])@$")  # `@assistant`
+_UTTERED: Final = re2.compile(rb"[\"\[(<>;|]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
 _CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
+
+
+class PartsOfOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of what an order that addresses nobody is made: where it is looked for, what it needs, what each part weighs."""
+
+    anchors: tuple[str, ...]
+    least: int
+    needs: tuple[str, ...]
+    weights: Mapping[str, int]
 
 
 class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +71,7 @@ class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     least: int
     needs: tuple[str, ...]
     weights: Mapping[str, int]
+    readings: Mapping[str, PartsOfOrder]
     words: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
@@ -130,11 +145,11 @@ def expanded(pattern: str) -> str:
 
 def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
     """Where a text orders a model about, as a span of bytes; `None` where it does not, or only `is_quoted` to."""
-    anchors, deeds = _compiled(*ANCHORS), _compiled("serious", "deed")
+    anchors, deeds = _compiled(*_ADDRESSED), _compiled("serious", "deed", "duty")
     at, windows, deed = 0, 0, -1
     while (anchor := anchors.search(data, at)) is not None:
         first, last = anchor.span()
-        at = max(last, first + _STEP)
+        at = last
         last -= data[last - 1 : last] in _BOUNDS
         start, end = max(0, first - _BEFORE), last + _AFTER
         if deed < start:
@@ -150,7 +165,9 @@ def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple
         if windows > MOST_WINDOWS:
             return first, last
         found = data[first:last]
-        if sum(features(before, found, after).values()) >= order_words().least:
+        said = features(before, found, after)
+        at = max(at, first + _STEP) if said else at
+        if sum(said.values()) >= order_words().least:
             head, body = before.decode("utf-8", "ignore"), found.decode("utf-8", "ignore")
             text = head + body + after.decode("utf-8", "ignore")
             if not is_quoted(text, len(head), len(head) + len(body)):
@@ -177,14 +194,15 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     past, lead = _lead(before)
     reader = next((kind for kind in _READERS if _compiled(kind).search(found) is not None), "")
     if reader:
-        if lead[-1:] in _OF_A_NAME or after[:1] in _OF_A_NAME[:4]:
+        if (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None) or after[:1] in _OF_A_NAME[:4] or (after[:1] in b"-#" and after[1:2].isdigit()):
             return {}
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
-        hailed = _compiled("greeting").search(lead[-_CALLED_WITHIN:]) is not None
-        if hailed or (calling is not None and not lead.strip(_OPENING)):
+        hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
+        toward = calling is not None and _hails("toward").match(lead.lstrip(_OPENING)[-_CALLED_WITHIN:]) is not None
+        if hailed or toward or (calling is not None and not lead.strip(_OPENING)):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
-            direct = calling is not None and (hailed or own[:1] == b",") and not listed
+            direct = calling is not None and (hailed or toward or own[:1] == b",") and not listed
             said.add("hailed" if direct else "called")
         if _compiled("reading").search(lead + found + own) is not None:
             said.add("reading")
@@ -199,18 +217,68 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     else:
         asked = past + lead + found + own + further
     deed = "serious" if _asked("serious", asked) else "deed" if _asked("deed", asked) else ""
-    if not deed:
-        return {}
-    said.add(deed)
     near = lead + found + asked if reader else asked
     said.update(kind for kind in _BESIDE if _asked(kind, near))
-    if said.isdisjoint(words.needs) and not (reader and "secrecy" in said):
+    if deed:
+        said.add(deed)
+    elif "steer" not in said and not (reader and "duty" in said):
         return {}
-    if reader and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+    needed = said - {"hailed"} if reader in _READERS[1:] else said  # a person of a trade is called as well
+    if needed.isdisjoint(words.needs if reader else _OF_WORTH) and not (reader and "secrecy" in said):
+        return {}
+    if reader == "actor" and said.isdisjoint(_OF_A_MACHINE):
+        return {}
+    if reader and said.isdisjoint(_MEANT):
+        said.add("uncalled")
+    if reader and _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+        said.add("trade")
+    elif reader and "hailed" not in said and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
         said.add("owned")
     if _compiled("told").search(before[-_TOLD_WITHIN:] + found + after[:_TOLD_WITHIN]) is not None:
         said.add("told")
+    if _compiled("leave").search(near) is not None:
+        said.add("leave")
+    if _compiled("inside").search(near) is not None:
+        said.add("inside")
+    if said.isdisjoint({"serious", "secrecy", "steer"}) and _compiled("work").search(near) is not None:
+        said.add("work")
     return {kind: words.weights[kind] for kind in said}
+
+
+def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
+    """Where the parts of an order that addresses nobody stand together, as a span of bytes.
+
+    They are looked for around each of its anchors, in that sentence and the two that follow.
+    """
+    reading = order_words().readings[name]
+    anchors = _compiled(*reading.anchors)
+    at, windows = 0, 0
+    while (anchor := anchors.search(data, at)) is not None:
+        first, last = anchor.span()
+        at = max(last, first + _STEP)
+        last -= data[last - 1 : last] in _BOUNDS
+        windows += 1
+        if windows > MOST_WINDOWS:
+            return first, last
+        before = data[max(0, first - _BEFORE) : first].rpartition(b"\n\n")[2]
+        after = data[last : last + _AFTER].partition(b"\n\n")[0]
+        own, further = _sentences(after)
+        near = _lead(before)[1] + data[first:last] + own + further
+        said = {kind for kind in reading.needs if _asked(kind, near)}
+        if len(said) < len(reading.needs):
+            continue
+        said.update(reading.anchors, (kind for kind in reading.weights if _asked(kind, near)))
+        if sum(reading.weights.get(kind, 0) for kind in said) >= reading.least:
+            head, body = before.decode("utf-8", "ignore"), data[first:last].decode("utf-8", "ignore")
+            if not is_quoted(head + body + after.decode("utf-8", "ignore"), len(head), len(head) + len(body)):
+                return first, last
+    return None
+
+
+@cache
+def _hails(kind: str) -> Any:
+    """What calls a reader, with an article and a word or two of what he does between."""
+    return re2.compile(rf"(?i)(?:{pattern_of(kind)})(?:[\s'’]*[\w-]+){{0,2}}[\s'’\"*_]*$".encode())
 
 
 def _sentences(after: bytes) -> tuple[bytes, bytes]:
