@@ -22,6 +22,7 @@ from aegis.detect.rules.mentions import (
     chained,
     ordered,
     resets,
+    runs_remote,
     spoken,
     takes,
     unbinds,
@@ -362,6 +363,7 @@ TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
 SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {
     "addressed": addressed,
     "asks_innards": asks_innards,
+    "runs_remote": runs_remote,
     "takes": takes,
     "unbinds": unbinds,
 }

@@ -17,7 +17,8 @@ _MENTION: Final = re2.compile(
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
     r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*|translat\w*|(?:ü|u)bersetz\w*|traduc\w*|traduz\w*|vertaal\w*|"
-    r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$"
+    r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$|"
+    r"[\"'»”“’][.?!]?\s*(?:->|=>|→|—|=|:)\s*$"
 )
 _MENTIONED: Final = re2.compile(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
@@ -44,6 +45,12 @@ _OF_A_MODEL: Final = re2.compile(
 _BARE: Final = re2.compile(
     r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
     r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
+)
+# Orders of a day, and orders that stand in a text which is only to be read.
+_DATED: Final = re2.compile(r"(?i)^\s+(?:of|from|dated)\s+(?:the\s+)?\d")
+_IN_A_TEXT: Final = re2.compile(
+    r"(?i)^\s+(?:(?:that|which)\s+(?:are|is|appear\w*|occur\w*|stand\w*)\s+)?(?:found\s+|contained\s+|embedded\s+|hidden\s+)?"
+    r"(?:in(?:side)?|within|from|of)\s+(?:the|this|these|that|any|a|an|it|them|user|web|tool|retrieved|untrusted)\b"
 )
 _PLAIN: Final = re2.compile(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
 _THEN_SAID: Final = re2.compile(
@@ -147,6 +154,11 @@ def takes(data: bytes) -> tuple[int, int] | None:
     return find_parts("takes", data, quoted)
 
 
+def runs_remote(data: bytes) -> tuple[int, int] | None:
+    """Where a text has code fetched and run without a word, as a span of bytes."""
+    return find_parts("runs_remote", data, quoted)
+
+
 def unbinds(data: bytes) -> tuple[int, int] | None:
     """Where a text frees a model from its rules, as a span of bytes."""
     return find_parts("unbinds", data, quoted)
@@ -170,6 +182,10 @@ def resets(text: str, start: int, end: int) -> bool:
     found, before, after = text[start:end], text[:start], text[end:]
     if not spoken(text, start, end):
         return False
+    if _IN_A_TEXT.search(after) is not None and _OF_A_MODEL.search(found) is None:
+        return False
+    if _DATED.search(after) is not None:
+        return is_order(before, found, after)
     if (
         _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
         or _BARE.search(found) is not None
@@ -221,9 +237,15 @@ _REPORTED: Final = re2.compile(
 )
 
 
+_WARNED: Final = re2.compile(
+    r"(?i)\b(?:do\s+not|don't|never|refuse\s+to|must\s+not)\s+(?:ever\s+)?(?:follow|obey|act\s+on|execute|comply\s+with|trust)\b"
+)
+
+
 def acted(text: str, start: int, end: int) -> bool:
-    """Whether a role is to be played: not what people asked some model to do, as news tell it."""
-    return _REPORTED.search(text[:start]) is None
+    """Whether a role is to be played: not what people asked some model to do, as news tell it, nor what is warned of."""
+    line = text[:start].rpartition("\n")[2] + text[start:end]
+    return _REPORTED.search(text[:start]) is None and _WARNED.search(line) is None
 
 
 _ALL_OF_THEM: Final = re2.compile(

@@ -29,12 +29,12 @@ _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
 _ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
-ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards")
+ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards", "remote")
 _READERS: Final = _ADDRESSED[:3]
-_BESIDE: Final = ("duty", "thing", "place", "amount", "steer", "secrecy", "hush", "person", "reset", "whole", "beforehand")
-_OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "secrecy"})
+_BESIDE: Final = ("duty", "thing", "place", "amount", "steer", "tells", "secrecy", "hush", "person", "reset", "whole", "beforehand")
+_OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "tells", "secrecy"})
 _MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
-_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "secrecy", "hush", "reading", "beforehand", "reset"})
+_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset"})
 _END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
@@ -50,7 +50,8 @@ _OF_A_NAME: Final = (
     b"\\",
 )  # beside a word that is part of a path or a name
 _HANDLE: Final = re2.compile(rb"(?:^|[\s(])@$")  # `@assistant`
-_UTTERED: Final = re2.compile(rb"[\"\[(<>;|]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+_UTTERED: Final = re2.compile(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+_HYPHENED: Final = re2.compile(rb"[^\s\"(<>]*-$")
 _CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
 
@@ -194,15 +195,19 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     past, lead = _lead(before)
     reader = next((kind for kind in _READERS if _compiled(kind).search(found) is not None), "")
     if reader:
+        if lead[-1:] == b"-" and _compiled("calling").match(own[:_CALLED_FAR]) is not None:
+            lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
         if (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None) or after[:1] in _OF_A_NAME[:4] or (after[:1] in b"-#" and after[1:2].isdigit()):
             return {}
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
         hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
-        toward = calling is not None and _hails("toward").match(lead.lstrip(_OPENING)[-_CALLED_WITHIN:]) is not None
-        if hailed or toward or (calling is not None and not lead.strip(_OPENING)):
+        opening = (lead if own[:1] == b"," else _UTTERED.split(lead)[-1]).lstrip(_OPENING)
+        toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
+        if hailed or toward or (calling is not None and not opening):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
-            direct = calling is not None and (hailed or toward or own[:1] == b",") and not listed
+            plain = own[:1] in b":," and (own[:1] == b"," or b" " in found.strip() or b"-" in found)
+            direct = calling is not None and (hailed or toward or plain) and not listed
             said.add("hailed" if direct else "called")
         if _compiled("reading").search(lead + found + own) is not None:
             said.add("reading")
@@ -221,10 +226,12 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     said.update(kind for kind in _BESIDE if _asked(kind, near))
     if deed:
         said.add(deed)
-    elif "steer" not in said and not (reader and "duty" in said):
+    elif said.isdisjoint({"steer", "tells"}) and not (reader and "duty" in said):
         return {}
+    if said.isdisjoint(_MEANT):
+        said.discard("tells")  # what a product says to people is told of everywhere
     needed = said - {"hailed"} if reader in _READERS[1:] else said  # a person of a trade is called as well
-    if needed.isdisjoint(words.needs if reader else _OF_WORTH) and not (reader and "secrecy" in said):
+    if needed.isdisjoint(words.needs if reader else _OF_WORTH - {"secrecy"}) and not (reader and "secrecy" in said):
         return {}
     if reader == "actor" and said.isdisjoint(_OF_A_MACHINE):
         return {}
@@ -240,7 +247,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         said.add("leave")
     if _compiled("inside").search(near) is not None:
         said.add("inside")
-    if said.isdisjoint({"serious", "secrecy", "steer"}) and _compiled("work").search(near) is not None:
+    if said.isdisjoint({"serious", "secrecy", "steer", "tells"}) and _compiled("work").search(near) is not None:
         said.add("work")
     return {kind: words.weights[kind] for kind in said}
 
