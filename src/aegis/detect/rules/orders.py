@@ -34,7 +34,7 @@ _READERS: Final = _ADDRESSED[:3]
 _BESIDE: Final = ("duty", "thing", "place", "amount", "steer", "tells", "secrecy", "hush", "person", "reset", "whole", "beforehand")
 _OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "tells", "secrecy"})
 _MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
-_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset"})
+_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset", "person"})
 _END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
@@ -195,9 +195,11 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     past, lead = _lead(before)
     reader = next((kind for kind in _READERS if _compiled(kind).search(found) is not None), "")
     if reader:
-        if lead[-1:] == b"-" and _compiled("calling").match(own[:_CALLED_FAR]) is not None:
+        if lead[-1:] == b"-" and own[:1] in b":," and own:
             lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
         if (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None) or after[:1] in _OF_A_NAME[:4] or (after[:1] in b"-#" and after[1:2].isdigit()):
+            return {}
+        if _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
             return {}
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
@@ -231,15 +233,17 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     if said.isdisjoint(_MEANT):
         said.discard("tells")  # what a product says to people is told of everywhere
     needed = said - {"hailed"} if reader in _READERS[1:] else said  # a person of a trade is called as well
-    if needed.isdisjoint(words.needs if reader else _OF_WORTH - {"secrecy"}) and not (reader and "secrecy" in said):
-        return {}
-    if reader == "actor" and said.isdisjoint(_OF_A_MACHINE):
+    if not reader:
+        enough = not needed.isdisjoint(_OF_WORTH - {"secrecy"} | {"serious"})
+    elif said.isdisjoint({"called", "hailed", "reading"}):
+        enough = "secrecy" in said or not needed.isdisjoint(words.needs)
+    else:
+        enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person"})
+    if not enough or (reader == "actor" and said.isdisjoint(_OF_A_MACHINE) and not _asked("vault", near)):
         return {}
     if reader and said.isdisjoint(_MEANT):
         said.add("uncalled")
-    if reader and _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
-        said.add("trade")
-    elif reader and "hailed" not in said and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+    if reader and "hailed" not in said and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
         said.add("owned")
     if _compiled("told").search(before[-_TOLD_WITHIN:] + found + after[:_TOLD_WITHIN]) is not None:
         said.add("told")
