@@ -28,13 +28,29 @@ _CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
 _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
+_MOST_PARTS: Final = 500  # the same, with the parts of an order that addresses nobody
 _ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
 ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards", "remote")
 _READERS: Final = _ADDRESSED[:3]
-_BESIDE: Final = ("duty", "thing", "place", "amount", "steer", "tells", "secrecy", "hush", "person", "reset", "whole", "beforehand")
+_BESIDE: Final = (
+    "duty",
+    "thing",
+    "place",
+    "amount",
+    "steer",
+    "tells",
+    "secrecy",
+    "hush",
+    "person",
+    "reset",
+    "whole",
+    "beforehand",
+)
 _OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "tells", "secrecy"})
 _MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
-_OF_A_MACHINE: Final = frozenset({"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset", "person"})
+_OF_A_MACHINE: Final = frozenset(
+    {"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset", "person"}
+)
 _END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
@@ -51,6 +67,10 @@ _OF_A_NAME: Final = (
 )  # beside a word that is part of a path or a name
 _HANDLE: Final = re2.compile(rb"(?:^|[\s(])@$")  # `@assistant`
 _UTTERED: Final = re2.compile(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+_SPEAKERS: Final = re2.compile(
+    rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s"
+)
+_BLANKS: Final = re2.compile(rb"[ \t]{2,}")
 _HYPHENED: Final = re2.compile(rb"[^\s\"(<>]*-$")
 _CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
@@ -161,7 +181,7 @@ def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple
         if deed >= end:
             at = max(at, deed - _AFTER)
             continue
-        before, after = data[start:first].rpartition(b"\n\n")[2], data[last:end].partition(b"\n\n")[0]
+        before, after = _window(data[start:first], data[last:end])
         windows += 1
         if windows > MOST_WINDOWS:
             return first, last
@@ -197,10 +217,16 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     if reader:
         if lead[-1:] == b"-" and own[:1] in b":," and own:
             lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
-        if (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None) or after[:1] in _OF_A_NAME[:4] or (after[:1] in b"-#" and after[1:2].isdigit()):
+        if (
+            (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
+            or after[:1] in _OF_A_NAME[:4]
+            or (after[:1] in b"-#" and after[1:2].isdigit())
+        ):
             return {}
         if _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
             return {}
+        if reader != "machine" and own[:1] == b":" and _SPEAKERS.search(before + after) is not None:
+            return {}  # who says a line of a talk
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
         hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
@@ -243,7 +269,11 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         return {}
     if reader and said.isdisjoint(_MEANT):
         said.add("uncalled")
-    if reader and "hailed" not in said and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+    if (
+        reader
+        and "hailed" not in said
+        and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None
+    ):
         said.add("owned")
     if _compiled("told").search(before[-_TOLD_WITHIN:] + found + after[:_TOLD_WITHIN]) is not None:
         said.add("told")
@@ -262,28 +292,41 @@ def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool
     They are looked for around each of its anchors, in that sentence and the two that follow.
     """
     reading = order_words().readings[name]
-    anchors = _compiled(*reading.anchors)
-    at, windows = 0, 0
+    anchors, first_need = _compiled(*reading.anchors), _compiled(reading.needs[0])
+    at, windows, needed = 0, 0, -1
     while (anchor := anchors.search(data, at)) is not None:
         first, last = anchor.span()
         at = max(last, first + _STEP)
         last -= data[last - 1 : last] in _BOUNDS
+        start, end = max(0, first - _BEFORE), last + _AFTER
+        if needed < start:
+            beside = first_need.search(data, start)
+            if beside is None:
+                return None
+            needed = beside.start()
+        if needed >= end:
+            at = max(at, needed - _AFTER)
+            continue
         windows += 1
-        if windows > MOST_WINDOWS:
+        if windows > _MOST_PARTS:
             return first, last
-        before = data[max(0, first - _BEFORE) : first].rpartition(b"\n\n")[2]
-        after = data[last : last + _AFTER].partition(b"\n\n")[0]
+        before, after = _window(data[start:first], data[last:end])
         own, further = _sentences(after)
         near = _lead(before)[1] + data[first:last] + own + further
-        said = {kind for kind in reading.needs if _asked(kind, near)}
-        if len(said) < len(reading.needs):
+        if not all(_asked(kind, near) for kind in reading.needs):
             continue
-        said.update(reading.anchors, (kind for kind in reading.weights if _asked(kind, near)))
+        said = {*reading.anchors, *(kind for kind in reading.weights if _asked(kind, near))}
         if sum(reading.weights.get(kind, 0) for kind in said) >= reading.least:
             head, body = before.decode("utf-8", "ignore"), data[first:last].decode("utf-8", "ignore")
             if not is_quoted(head + body + after.decode("utf-8", "ignore"), len(head), len(head) + len(body)):
                 return first, last
     return None
+
+
+def _window(before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind a word in its paragraph, with one blank for many."""
+    before, after = before.rpartition(b"\n\n")[2], after.partition(b"\n\n")[0]
+    return _BLANKS.sub(b" ", before), _BLANKS.sub(b" ", after)
 
 
 @cache
