@@ -16,6 +16,7 @@ import msgspec
 import re2
 import yaml
 
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -51,7 +52,7 @@ _MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand
 _OF_A_MACHINE: Final = frozenset(
     {"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset", "person"}
 )
-_END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
+_END: Final = Lazy(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
 _OF_A_NAME: Final = (
@@ -65,14 +66,12 @@ _OF_A_NAME: Final = (
     b"$",
     b"\\",
 )  # beside a word that is part of a path or a name
-_HANDLE: Final = re2.compile(rb"(?:^|[\s(])@$")  # `@assistant`
-_UTTERED: Final = re2.compile(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
-_SPEAKERS: Final = re2.compile(
-    rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s"
-)
-_BLANKS: Final = re2.compile(rb"[ \t]{2,}")
-_HYPHENED: Final = re2.compile(rb"[^\s\"(<>]*-$")
-_CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
+_HANDLE: Final = Lazy(rb"(?:^|[\s(])@$")  # `@assistant`
+_UTTERED: Final = Lazy(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+_SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
+_BLANKS: Final = Lazy(rb"[ \t]{2,}")
+_HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
+_CLAUSE: Final = Lazy(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
 
 
@@ -118,7 +117,7 @@ def order_words() -> OrderWords:
     raise ConfigError((Problem(message="the words of orders are missing from this installation"),))
 
 
-_FIRST: Final = re2.compile(r"^\(\?:([^()|]+)\|([^()|]+)\)")
+_FIRST: Final = Lazy(r"^\(\?:([^()|]+)\|([^()|]+)\)")
 _ALPHABETS: Final = 0x590  # letters before this one are of alphabets whose words stand between spaces
 
 

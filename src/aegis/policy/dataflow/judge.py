@@ -13,8 +13,9 @@ Each step can only tighten. Without the user's words the steps run on provenance
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
@@ -86,8 +87,7 @@ _LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a t
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowCall:
+class FlowCall(Struct, frozen=True, kw_only=True):
     """One call as the steps see it."""
 
     tool: str

@@ -11,11 +11,11 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 import orjson
-import re2
 from msgspec import Struct
 
 from aegis.core.json import escape
 from aegis.core.names import glob_match
+from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
 from aegis.policy.dataflow.values import (
     JoinedTexts,
@@ -57,7 +57,7 @@ SECRET: Final = 16
 HEADLINE: Final = 32  # a short field that people write, such as a title, as a whole
 
 # Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
-_ORDER: Final = re2.compile(
+_ORDER: Final = Lazy(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"
@@ -107,8 +107,7 @@ class ReadDocument(Struct, frozen=True, array_like=True):
     named: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowGrant:
+class FlowGrant(Struct, frozen=True, kw_only=True):
     """What a person granted for a session: a document may name values of a kind at a sink, or a deed is asked for."""
 
     id: str
