@@ -24,8 +24,8 @@ _MENTION: Final = Lazy(
 _MENTIONED: Final = Lazy(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
     r"is (?:an?|one|this) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the)|se dit|hei(?:ß|ss)t|means|"
-    r"translates?|auf (?:deutsch|englisch))\b|^\s*,\s*\"?(?:refus\w*|block\w*|den(?:y|ied)|unsafe|true|false|label\w*)\b|"
-    r"^\s*(?:->|=>|→|—)\s*[\"«„“']|^[^.!?\n]{0,12}(?:的英文|的意思|之类|是什么意思|などの|と訳)"
+    r"translates?|auf (?:deutsch|englisch))\b|^\s*,\s*\"?(?:refus\w*|block\w*|den(?:y|ied)|"
+    r"unsafe|true|false|label\w*)\b|^\s*(?:->|=>|→|—)\s*[\"«„“']|^[^.!?\n]{0,12}(?:的英文|的意思|之类|是什么意思|などの|と訳)"
 )
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
 _KNOWN: Final = Lazy(

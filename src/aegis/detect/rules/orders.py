@@ -68,6 +68,13 @@ _OF_A_NAME: Final = (
 )  # beside a word that is part of a path or a name
 _HANDLE: Final = Lazy(rb"(?:^|[\s(])@$")  # `@assistant`
 _UTTERED: Final = Lazy(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+# Languages whose verbs stand at the end forbid there.
+_FORBIDDEN_BEHIND: Final = Lazy(
+    r"[^。、，\n]{0,14}(?:てはな|てはいけ|ではな|しないこと|べきでは|면 안|지 ?(?:않|마|말)|नहीं|मत )".encode()
+)
+_SAID_BY_NO: Final = frozenset(
+    {"secrecy", "hush", "comply", "reset", "unbound"}
+)  # kinds that say themselves what not to do
 _SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
 _BLANKS: Final = Lazy(rb"[ \t]{2,}")
 _HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
@@ -354,6 +361,9 @@ def _asked(kind: str, text: bytes) -> bool:
     """Whether something is said in a text, and not forbidden in the same clause."""
     for match in _compiled(kind).finditer(text):
         clause = _CLAUSE.split(text[max(0, match.start() - _FORBIDDEN_WITHIN) : match.start()])[-1]
-        if not clause or _compiled("forbidden").search(clause) is None:
-            return True
+        if clause and _compiled("forbidden").search(clause) is not None:
+            continue
+        if kind not in _SAID_BY_NO and _FORBIDDEN_BEHIND.match(text[match.end() : match.end() + _FORBIDDEN_WITHIN]):
+            continue
+        return True
     return False
