@@ -142,7 +142,7 @@ def pattern_of(kind: str, *, bounded: bool = True) -> str:
                 other.append(one)
             else:
                 (plain if letter.isascii() else accented).append(one)
-    parts = [rf"\b(?:{'|'.join(plain)})(?:\b|$|[\s.,;:!?])"] if plain else []
+    parts = [rf"\b(?:{'|'.join(sorted(plain, key=len, reverse=True))})(?:\b|$|[\s.,;:!?])"] if plain else []
     parts += [rf"(?:^|[\s\"'(\[«„—-])(?:{'|'.join(accented)})(?:$|[\s.,;:!?)])"] if accented else []
     return "|".join([*parts, *other])
 
@@ -236,7 +236,8 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
         hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
-        opening = (lead if own[:1] == b"," else _UTTERED.split(lead)[-1]).lstrip(_OPENING)
+        told = own[:1] != b"," or _compiled("deed", "serious", "duty", "beforehand").match(own[1:].lstrip()) is not None
+        opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
         toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
         if hailed or toward or (calling is not None and not opening):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
@@ -260,7 +261,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     said.update(kind for kind in _BESIDE if _asked(kind, near))
     if deed:
         said.add(deed)
-    elif said.isdisjoint({"steer", "tells"}) and not (reader and "duty" in said):
+    elif said.isdisjoint({"steer", "tells"}) and not (reader and not said.isdisjoint({"duty", "hailed"})):
         return {}
     if said.isdisjoint(_MEANT):
         said.discard("tells")  # what a product says to people is told of everywhere
@@ -270,7 +271,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     elif said.isdisjoint({"called", "hailed", "reading"}):
         enough = "secrecy" in said or not needed.isdisjoint(words.needs)
     else:
-        enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person"})
+        enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person", "hush"})
     if not enough or (reader == "actor" and said.isdisjoint(_OF_A_MACHINE) and not _asked("vault", near)):
         return {}
     if reader and said.isdisjoint(_MEANT):
