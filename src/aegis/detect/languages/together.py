@@ -12,23 +12,24 @@ from typing import Final
 import re2
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.values import HOLE
 from aegis.detect.shell.uses import is_broad, service_resource
 
 _SHOWN: Final = 80
 _MOST_NAMES: Final = 4
-_ENCRYPTS: Final = re2.compile(
+_ENCRYPTS: Final = Lazy(
     r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
     r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
 )
-_ANY_NAME: Final = re2.compile(rf"[*{HOLE}]")
+_ANY_NAME: Final = Lazy(rf"[*{HOLE}]")
 # Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
-_CLIPBOARD: Final = re2.compile(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
-_WALLET: Final = re2.compile(
+_CLIPBOARD: Final = Lazy(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
+_WALLET: Final = Lazy(
     r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|"
     r"(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
 )
-_KILLS: Final = re2.compile(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
+_KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 
 
 def told_together(

@@ -10,71 +10,70 @@ from typing import Final
 
 import re2
 
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.orders import find_order, is_order
 
-_MENTION: Final = re2.compile(
+_MENTION: Final = Lazy(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
     r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
 )
-_MENTIONED: Final = re2.compile(
+_MENTIONED: Final = Lazy(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
     r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
 )
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
-_KNOWN: Final = re2.compile(
+_KNOWN: Final = Lazy(
     r"(?i)^[,\s][^.!?\n]{0,24}(?:(?:know|knew|learn\w*|sabes|sab(?:í|i)as?|sab(?:í|i)an|sapev\w+|sapete|sav(?:ez|iez)|sais)\s+"
     r"(?:about|sobre|su|sul\w*|sur|de)|(?:über|aus|von)\s\S{1,30}\s(?:wuss|wiss|kenn|kann)\w*)[^.!?\n]{0,40}"
 )
-_OF_ITSELF: Final = re2.compile(
+_OF_ITSELF: Final = Lazy(
     r"(?i)assist|\bai\b|\bki\b|model|instru|istruz|anweis|rules|regeln|reglas|r(?:è|e)gles|regole|prompt|safe|polic"
 )
 # What a model was told, and not what somebody told somebody: everything, or what is said of models and of this text.
-_OF_A_MODEL: Final = re2.compile(
+_OF_A_MODEL: Final = Lazy(
     r"(?i)\b(?:all|any|every|each|everything|anything|your|you|system|above|tod[ao]s?|tutt[eio]|alle[sn]?|toutes|tous|tout|tudo|"
     r"tus|tuas?|tes|vos|tue|je|jouw|dein\w*|ihre?|safety|prompts?|guidelines?|polic\w+|programming|training|restrictions?|"
     r"constraints|foregoing|preceding|initial|original|precedenti|anteriores|vorherigen|bisherigen)\b|pr[ée]c[ée]dentes|"
     r"\bobigen|все|ваши|твои|промпт|所有|之前|以上|上述|すべて|以前|これまで|"
     r"모든|이전|위의|جميع|السابقة|सभी|पिछले|wszystk|tüm|önceki|tất cả|semua"
 )
-_BARE: Final = re2.compile(
+_BARE: Final = Lazy(
     r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
     r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
 )
-_PLAIN: Final = re2.compile(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
-_THEN_SAID: Final = re2.compile(
+_PLAIN: Final = Lazy(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
+_THEN_SAID: Final = Lazy(
     r"(?i)^[^\n]{0,60}?\b(?:say|print|output|reply|respond|answer|state|write|repeat|reveal|tell|instead|obey|follow|execute|"
     r"rispondi|scrivi|r(?:é|e)pond\w*|(?:é|e)cri[st]\w*|antwort\w*|schreib\w*|responde|escribe|responda|escreva|antwoord|"
     r"schrijf|odpowiedz|napisz|do\s+(?:the|this)|you\s+(?:are|must|will|should))\b"
 )
 # What is said of somebody who is no reader of the text: a party in court, a patient.
-_OBLIGED: Final = re2.compile(
+_OBLIGED: Final = Lazy(
     r"(?i)\b(?:courts?|judges?|jury|jurors?|defendants?|claimants?|plaintiffs?|part(?:y|ies)|tenants?|landlords?|"
     r"patients?|pts?|nurses?|doctors?|employees?|pupils?|players?|drivers?|passengers?|visitors?|he|she)\s+"
     r"(?:(?:must|should|shall|may|can|could|will|would|(?:had|has|have|is|are|was|were|chose|decided|agreed)\s+to)|"
     r"(?:(?:is|are|was|were|has\s+been|have\s+been|had\s+been)\s+)?(?:told|asked|advised|instructed|ordered)\s+to)\s+$"
 )
-_REFUSED: Final = re2.compile(
+_REFUSED: Final = Lazy(
     r"(?i)\b(?:do not|don't|never|must not|should not|shall not|cannot|refuse to|attempts? to|tr(?:y|ies) to|"
     r"(?:told|tells?|telling|asks?|asked|asking|convinc\w*|instruct\w*|order\w*|trick\w*) "
     r"(?:an?|the|our|his|her|their)? ?(\w+) to(?: [\w' ]{1,60} and(?: to)?)?)\b[^.!?;:\n]{0,60}$"
 )
 # What turns a refusal around, or ends it before the order comes.
-_ENDS_REFUSAL: Final = re2.compile(
+_ENDS_REFUSAL: Final = Lazy(
     r"(?i)\b(?:hesitate|forget|fail|stop|refrain|delay|wait|neglect|worry|and|but|just|instead|then|now|only|simply|unless)\b"
 )
 # Who is told to do something is no reader of the text, unless it is one of these.
 _READERS: Final = frozenset({"agent", "ai", "assistant", "bot", "chatbot", "llm", "model", "us", "we", "you"})
 # Japanese names who does something before what is done: a patient who ignored an instruction gives no order.
-_NARRATED: Final = re2.compile(r"(?:^|[\s。、「])([^\s。、「」]{1,12})[はが][^\s。、]{0,6}$")
-_ORDERED: Final = re2.compile(r"^\S{0,6}(?:くださ|下さ|しろ|せよ|なさい|こと)")
-_JAPANESE_READERS: Final = re2.compile(
-    r"(?i)あなた|君|お前|貴方|私|AI|アシスタント|モデル|エージェント|ボット|GPT|Claude"
-)
+_NARRATED: Final = Lazy(r"(?:^|[\s。、「])([^\s。、「」]{1,12})[はが][^\s。、]{0,6}$")
+_ORDERED: Final = Lazy(r"^\S{0,6}(?:くださ|下さ|しろ|せよ|なさい|こと)")
+_JAPANESE_READERS: Final = Lazy(r"(?i)あなた|君|お前|貴方|私|AI|アシスタント|モデル|エージェント|ボット|GPT|Claude")
 # Languages and tools in a list of a sentence: `Python & Bash`, with their capital letters, or `Perl; awk; sed`, where
 # each starts alone and does nothing. What follows is plain words: behind a semicolon only with a capital letter.
-_LISTED: Final = re2.compile(
+_LISTED: Final = Lazy(
     r"^\s*&\s*(?:Bash|Shell|PowerShell|Python|Ruby|Perl|Node|Make|Docker|Git)"
     r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
     r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
@@ -82,7 +81,7 @@ _LISTED: Final = re2.compile(
     # A word with a comma behind it is no file that a program is given: `curl | bash jokes, Kubernetes`.
     r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
-_NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
+_NAMED: Final = Lazy(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
 _QUOTES: Final[Mapping[str, str]] = {
     '"': '"',
     "'": "'",
@@ -92,8 +91,8 @@ _QUOTES: Final[Mapping[str, str]] = {
     "\u00ab": "\u00bb",
     "\u201e": "\u201c",
 }
-_OPENS: Final = re2.compile(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
-_NEW_SENTENCE: Final = re2.compile(r"[.!?:;]\s")
+_OPENS: Final = Lazy(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
+_NEW_SENTENCE: Final = Lazy(r"[.!?:;]\s")
 _LONGEST_QUOTE: Final = 160
 
 
@@ -160,9 +159,7 @@ def resets(text: str, start: int, end: int) -> bool:
     return (_PLAIN.search(found) is not None and not after.strip(".! \n")) or is_order(before, found, after)
 
 
-_ON_REQUEST: Final = re2.compile(
-    r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$"
-)
+_ON_REQUEST: Final = Lazy(r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$")
 
 
 def ordered(text: str, start: int, end: int) -> bool:
@@ -175,14 +172,12 @@ def chained(text: str, start: int, end: int) -> bool:
     return _LISTED.search(text[start:]) is None or _NAMED.search(text[:start]) is None
 
 
-_PROMISED: Final = re2.compile(
+_PROMISED: Final = Lazy(
     r"(?i)^(?:['’]ll|\s+(?:will|can|may))\s+(?:(?:also|only|always|automatically)\s+)?"
     r"(?:receive|get|earn|pay|enjoy|save|collect|book|deal|find|see|be\s+(?:charged|billed|paid|notified))\b[^.!?\n]{0,80}"
 )
-_OFFICE: Final = re2.compile(
-    r"(?i)^\s+(?:to|of)\s+(?:the|our)\s+(?:ceo|cto|cfo|director|manager|head|board|dean|editor)\b"
-)
-_OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
+_OFFICE: Final = Lazy(r"(?i)^\s+(?:to|of)\s+(?:the|our)\s+(?:ceo|cto|cfo|director|manager|head|board|dean|editor)\b")
+_OF_ORDERS: Final = Lazy(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
 
 
 def cast(text: str, start: int, end: int) -> bool:
@@ -193,7 +188,7 @@ def cast(text: str, start: int, end: int) -> bool:
     return promised is None or _OF_ORDERS.search(promised.group()) is not None
 
 
-_REPORTED: Final = re2.compile(
+_REPORTED: Final = Lazy(
     r"(?i)\b(?:asked|told|convinced|tricked|got)\s+(?:chat\s?gpt|gpt\S{0,4}|claude|gemini|(?:the|an?)\s+\w+|\w+s)\s+"
     r"(?:in)?to\s[^.!?;:\n]{0,60}$"
 )
@@ -204,7 +199,7 @@ def acted(text: str, start: int, end: int) -> bool:
     return _REPORTED.search(text[:start]) is None
 
 
-_ALL_OF_THEM: Final = re2.compile(
+_ALL_OF_THEM: Final = Lazy(
     r"(?i)\b(?:all|any|every|your|previous|prior|above|earlier|preceding|vorherig\w*|bisherig\w*|alle|anterior\w*|todas?|"
     r"pr(?:é|e)c(?:é|e)dent\w*|toutes|precedenti|tutte|eerdere|vorige|poprzedni\w*|предыдущ\w*|все)\s+(?:\w+\s+){0,2}(?:instruct\w*|"
     r"prompts?|rules|directives?|guidelines?|anweisung\w*|regeln|instruc\w*|consignes|istruzion\w*|regole|reglas|"

@@ -16,6 +16,7 @@ import msgspec
 import re2
 import yaml
 
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -32,7 +33,7 @@ ANCHORS: Final = ("machine", "helper", "actor", "secrecy", "reset")
 _READERS: Final = ANCHORS[:3]
 _BESIDE: Final = ("duty", "thing", "place", "amount", "secrecy", "person", "reset", "whole")
 _OF_WORTH: Final = frozenset({"thing", "place", "amount", "secrecy"})
-_END: Final = re2.compile(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
+_END: Final = Lazy(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
 _OF_A_NAME: Final = (
@@ -46,7 +47,7 @@ _OF_A_NAME: Final = (
     b"$",
     b"\\",
 )  # beside a word that is part of a path or a name
-_CLAUSE: Final = re2.compile(r"[.!?;:,\n]|。|！|？|，|、".encode())
+_CLAUSE: Final = Lazy(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
 
 
@@ -82,7 +83,7 @@ def order_words() -> OrderWords:
     raise ConfigError((Problem(message="the words of orders are missing from this installation"),))
 
 
-_FIRST: Final = re2.compile(r"^\(\?:([^()|]+)\|([^()|]+)\)")
+_FIRST: Final = Lazy(r"^\(\?:([^()|]+)\|([^()|]+)\)")
 _ALPHABETS: Final = 0x590  # letters before this one are of alphabets whose words stand between spaces
 
 

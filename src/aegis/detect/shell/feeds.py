@@ -14,11 +14,11 @@ from __future__ import annotations
 import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
-import re2
+from msgspec import Struct, field
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
 from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
@@ -47,8 +47,8 @@ from aegis.detect.shell.words import SHELLS
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
 _MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
 _UNITS_A_CHARACTER: Final = 8  # characters of a flow that cost a unit of effort
-_REDIRECT: Final = re2.compile(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
-_FUNCTION: Final = re2.compile(r"^\s*(?:function\s+)?([\w.-]+)")
+_REDIRECT: Final = Lazy(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
+_FUNCTION: Final = Lazy(r"^\s*(?:function\s+)?([\w.-]+)")
 _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
 
@@ -59,8 +59,7 @@ _WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
 RunScript = Callable[[str, "FileFlow | None"], FileFlow]
 
 
-@dataclass(kw_only=True, slots=True)
-class Fed:
+class Fed(Struct, kw_only=True):
     """What one text runs that reaches an interpreter, and what it writes.
 
     `runs` are the files that it runs as programs, `written` the files that it writes, `output` what it prints as a

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-import re2
+from msgspec import Struct, field
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
@@ -63,7 +63,7 @@ from aegis.detect.shell.words import (
     statements,
 )
 
-_FORK_BOMB: Final = re2.compile(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
+_FORK_BOMB: Final = Lazy(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
@@ -73,8 +73,7 @@ _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastru
 _OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
 
 
-@dataclass(kw_only=True, slots=True)
-class ShellFacts:
+class ShellFacts(Struct, kw_only=True):
     """What one shell text does; `signals` are stable names with the piece that shows them.
 
     `programs` are pieces of code in other languages that it runs, each with the name of the interpreter, and

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-import re2
-
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
@@ -62,22 +61,22 @@ class Spoken(NamedTuple):
 
 
 _BASH_SIGNS: Final = frozenset("$`'#{")
-_WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
-_POWERSHELL_SIGNS: Final = re2.compile(
+_WORDS: Final = Lazy(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_POWERSHELL_SIGNS: Final = Lazy(
     r"(?i)\$env:\w|\[(?:system\.)?[a-z.]+\]::|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
     r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
     r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
     r"\bnew-object\b|\biex\b|^\s*param\s*\(|(?:^|[;|]\s*)\$\w+\s*=\s"
 )
-_CMD_SIGNS: Final = re2.compile(
+_CMD_SIGNS: Final = Lazy(
     r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
     r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
     r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
     r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
     r"auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
-_SURELY_CMD: Final = re2.compile(
+_SURELY_CMD: Final = Lazy(
     r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
     r"^\s*rem\s|%%[~a-z#]|^\s*::|"
     r"^\s*(?:cl|link|lib|dumpbin|nmake|msbuild|set|setx|devcon|tracelog)\b"
@@ -156,7 +155,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
     return facts
 
 
-_PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
+_PLAIN_HOST: Final = Lazy(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
     "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",

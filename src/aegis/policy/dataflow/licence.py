@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.policy.dataflow.declare import Does, ToolFlow, does_with, name_words, objects_of, strings_of
 from aegis.policy.dataflow.forms import forms_of, read_table
@@ -29,8 +30,7 @@ _UNKNOWN: Final = frozenset({"other", "read"})
 _FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowCall:
+class FlowCall(Struct, frozen=True, kw_only=True):
     """One call as the steps see it."""
 
     tool: str

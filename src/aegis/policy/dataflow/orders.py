@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.values import JoinedTexts
 
 MAX_SPANS: Final = 256
@@ -22,7 +21,7 @@ _SPAN_LEAST: Final = 12  # characters of a text that can tell somebody to do som
 _NAMING: Final = "".join(chr(code) if chr(code).isalnum() or chr(code) in "_-" else " " for code in range(128))
 
 # Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
-_ORDER: Final = re2.compile(
+_ORDER: Final = Lazy(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
     r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
     r"|your goal)\b"

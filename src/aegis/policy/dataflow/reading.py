@@ -11,11 +11,11 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 import orjson
-import re2
 from msgspec import Struct
 
 from aegis.core.json import escape
 from aegis.core.names import glob_match
+from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
 from aegis.policy.dataflow.forms import shape_of
 from aegis.policy.dataflow.orders import MAX_SPANS, names_in, spans_of
@@ -41,7 +41,7 @@ MAX_LINES: Final = 1_024  # lines of one text that are values by themselves
 _SPAN_WORDS: Final = 48
 _SPAN_NAMES: Final = 16
 _LONGEST_NAME: Final = 40  # characters of a field's name in a text
-_CELL: Final = re2.compile(r"[,;|\t]")
+_CELL: Final = Lazy(r"[,;|\t]")
 _MAX_CELLS: Final = 16  # of one line
 _SHORT: Final = 96  # characters of a field that is a value and no text
 _FEW: Final = 6  # words of one
@@ -90,8 +90,7 @@ class ReadDocument(Struct, frozen=True, array_like=True):
     named: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FlowGrant:
+class FlowGrant(Struct, frozen=True, kw_only=True):
     """What a person granted for a session: a document may name values of a kind at a sink, or a deed is asked for."""
 
     id: str

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final
 
-import re2
+from msgspec import Struct
 
+from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.forms import ENGLISH, MAX_CHARS, Forms, forms_of, read_table
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise, tokens
 
-_WORD: Final = re2.compile(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
-_SENTENCE: Final = re2.compile(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
+_WORD: Final = Lazy(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
+_SENTENCE: Final = Lazy(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
 _MAX_MATCHED: Final = 256  # sentences that are compared with the words of a tool's name
 _ROOT: Final = 5  # characters that words of one family share
 _MAX_NAMES: Final = 128  # of one user's words
 _NAME_WORDS: Final = 3
-_NAME: Final = re2.compile(
+_NAME: Final = Lazy(
     r"[\"'“‘`]([^\"'“”‘’`\n]{2,64})[\"'”’`]|(\p{Lu}[\p{L}\p{N}_-]*|[\p{L}_-]*[0-9][\p{L}\p{N}_-]*)|[^\s]+"
 )
 _MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
@@ -30,8 +31,7 @@ _BEFORE_ORDER: Final[frozenset[str]] = frozenset(ENGLISH["before_orders"])
 _PRONOUNS: Final[frozenset[str]] = frozenset(ENGLISH["pronouns"])  # in whose sentence that before it is spoken of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeedWords:
+class DeedWords(Struct, frozen=True, kw_only=True):
     """How a user asks for one kind of deed."""
 
     risky: bool = False
@@ -45,8 +45,7 @@ class DeedWords:
     takes: frozenset[str] = frozenset()  # verbs of tools' names that take away what the deed gives
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lexicon:
+class Lexicon(Struct, frozen=True, kw_only=True):
     """The shipped tables: kinds of tools by name, deeds by words, words for one thing, arguments that are sinks."""
 
     kinds: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
