@@ -34,6 +34,11 @@ _TO_PEOPLE: Final = frozenset({"spoken", "resets"})
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
 
 
+def _roles(facts: Facts) -> frozenset[TextRole]:
+    """The roles in which a call's strings and their other readings are looked at."""
+    return frozenset([text.role for text in facts.texts.strings] + [one.role for one in facts.views if one.role])
+
+
 class ContentGuard:
     """Reports what the rules find in a call's strings, views and signals; linear time, and no I/O of its own.
 
@@ -52,7 +57,7 @@ class ContentGuard:
         facts = case.facts
         seen: dict[tuple[str, str], tuple[Rule, str]] = {}
         # One look at all strings together; a large call is not looked at twice.
-        if facts.together is None or not self._scanner.is_quiet(facts.together):
+        if facts.together is None or not self._scanner.is_quiet(facts.together, roles=lambda: _roles(facts)):
             self._scan(facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
