@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -281,21 +281,15 @@ class Scanner:
             hits.append(Hit(rule, start, end))
         return hits
 
-    def is_quiet(
-        self,
-        together: str,
-        *surfaces: Surface,
-        settled: Collection[Outcome] = (),
-        roles: Callable[[], Collection[Surface]] = tuple,
-    ) -> bool:
+    def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:
         """Whether no rule of `surfaces` finds anything in the texts that are lines of `together`: one pass over all.
 
-        No surface stands for every role of a call's values; `roles` are those of its texts. What the engine reports is
-        confirmed in all lines at once, where that tells something. A match across two of them only means that they are
-        scanned one by one, as what is not quiet always is.
+        No surface stands for every role of a call's values. What the engine reports is confirmed in all lines at
+        once, where that tells something. A match across two of them only means that they are scanned one by one, as
+        what is not quiet always is.
         """
         found = self._reported(together, surfaces)
-        if found and next(self._standing(found, together, surfaces or roles(), settled), None) is not None:
+        if found and next(self._standing(found, together, surfaces, settled), None) is not None:
             return False
         return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
 
@@ -315,7 +309,7 @@ class Scanner:
         self,
         found: Sequence[tuple[int, int]],
         together: str,
-        surfaces: Collection[Surface],
+        surfaces: Sequence[Surface],
         settled: Collection[Outcome],
     ) -> Iterator[int]:
         data = together.encode("utf-8", "replace")
