@@ -56,7 +56,8 @@ class ContentGuard:
         if together is not None and together.isascii():
             among = self._scanner.standing(together)
         if among or (among is None and (together is None or not self._scanner.is_quiet(together))):
-            self._scan(facts, seen, among)
+            # What several find is told in the order in which the text itself shows it.
+            self._scan(facts, seen, among if among is not None and len(among) == 1 else None)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -91,7 +92,7 @@ class ContentGuard:
     ) -> None:
         """Add what the rules find in each string and each other reading of it, by rule and place.
 
-        `standing` are the patterns that can match in one of them, where they were looked at together.
+        `standing` is the pattern that alone can match in one of them, where they were looked at together.
 
         With as many attacks as a report holds it ends: nothing further could change what is decided or said. Nor
         could more data of one outcome, where so much was found that the call is held rather than masked.
