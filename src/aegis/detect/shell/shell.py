@@ -226,6 +226,7 @@ def _follow(
     facts.runs.extend(fed.runs)
     facts.written.extend(fed.written)
     facts.read.extend(fed.read)
+    facts.effects.extend(fed.effects)
     facts.programs.extend(program for program in fed.programs if program not in facts.programs)
     facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
     facts.too_long |= fed.unread
@@ -413,7 +414,12 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
+    text = -1
+    if name in _TAKES_TEXT and _GIVES_TEXT.isdisjoint(args):  # its first operand is a program or a pattern
+        text = next((at for at, arg in enumerate(args) if arg[:1] != "-"), -1)
     for at, arg in enumerate(operands):
+        if at == text:
+            continue
         if at and args[at - 1] in _OUTPUTS:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
@@ -442,6 +448,8 @@ def _keeps_secrets(path: str) -> bool:
 
 
 _EDITORS: Final = of_kind("edits-in-place")
+_TAKES_TEXT: Final = of_kind("awk") | {"sed", "grep", "egrep"}
+_GIVES_TEXT: Final = frozenset({"-e", "-f", "--expression", "--regexp", "--file"})
 _MOVERS: Final = frozenset({"cp", "install", "mv", "tee"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")

@@ -236,7 +236,6 @@ _GIT_SETTING: Final = re2.compile(
     r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)"
 )
 # What starts a command inside the little languages of editors, clients and debuggers.
-_APPLE_SCRIPT: Final = 'do shell script "'
 _LEADS: Final = re2.compile(
     r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
@@ -306,8 +305,6 @@ def helpers(command: Command) -> Iterator[str]:
             yield from _commands(name, word.lstrip("+"))
         if name == "socat" and word.lower().startswith(("exec:", "system:")):
             yield word.partition(":")[2].partition(",")[0]
-        if name == "osascript" and _APPLE_SCRIPT in word:
-            yield word.partition(_APPLE_SCRIPT)[2].partition('"')[0]
     if name == "capsh" and args[-1:] == ("--",):
         yield "/bin/sh"
 

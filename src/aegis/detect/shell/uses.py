@@ -13,7 +13,7 @@ import re2
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
-from aegis.detect.resources import host_place, place_of
+from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
 
@@ -213,9 +213,7 @@ def is_broad(word: str) -> bool:
     last = word.rstrip("/\\").replace("\\", "/").rpartition("/")[2].lower()
     if last in _OF_PEOPLE:
         lowered = word.lower().replace("\\", "/")
-        return lowered.startswith(
-            ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
-        )
+        return lowered.startswith(_HOMES)
     place = place_of(word.rstrip("/\\"))
     if place is None:
         return word.rstrip("/\\").lower() in {"c:\\users", "$env:userprofile", "%userprofile%"}
@@ -280,7 +278,7 @@ def key_place(key: str) -> str:
     lowered = key.lower().replace("\\", "/").strip("\"' ")
     if lowered.startswith("//"):
         lowered = lowered[2:].partition("/")[2]
-    for prefix in ("microsoft.powershell.core/registry::", "registry::"):
+    for prefix in ("microsoft.powershell.core/registry::", "registry::", "registry."):
         lowered = lowered.removeprefix(prefix)
     parts = [part for part in lowered.split("/") if part]
     if not parts:
@@ -302,7 +300,7 @@ HIVES: Final = frozenset({*_HIVES.values(), *_HIVES})
 def is_key(word: str) -> bool:
     """Whether a word is the path of a registry key."""
     head = word.lower().replace("\\", "/").lstrip("/")
-    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::")
+    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::").removeprefix("registry.")
     return head.partition("/")[0].rstrip(":") in HIVES
 
 
@@ -370,6 +368,8 @@ def _did(entry: Use, used: Used) -> Iterator[Did]:
         found = _placed(resource, value, used)
         if found is not None:
             what, wide, shown = found
+            if entry.among and what not in entry.among:
+                continue
             if verb == "write" and wide == "all" and what == "system-file":  # what is put into a folder leaves the rest
                 continue
             wide = _SCOPES[scopes[0]] if scopes else wide
@@ -403,6 +403,9 @@ def _placed(kind: str, value: str, used: Used) -> tuple[Resource, EffectScope, s
         return service_resource(value, _KINDS[kind]), "one", value
     if kind == "key":
         return _key(value, used)
+    if kind == "preference":
+        place = place_of(preference_path(used.name, used.args))
+        return (place.resource, "one", place.path) if place is not None else None
     return placed_path(value)
 
 
@@ -434,16 +437,32 @@ def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
     place = key_place(value)
     names = [*used.values("v"), *used.values("name"), *used.values("valuename")]
     data = [*used.values("d"), *used.values("value"), *used.values("propertyvalue"), ""]
+    if used.name[:1] == "[":  # a method: key, name, data
+        names, data = used.operands[1:2], [*used.operands[2:3], ""]
+    elif used.name == ".setvalue":  # of a key that was opened, which the words end with
+        names, data = used.operands[:1], [*used.operands[1:2], ""]
+    elif used.name[:1] == ".":  # a method of the shell's object: what is named last is the value
+        place, _, name = place.rpartition("/")
+        names, data = [name], [*used.operands[1:2], ""]
     for name in names[:2]:
+        if _switches_on(name.lower(), _plain_number(data[0])):
+            return "setting", "one", place
         found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
         if found is not None:
             return found
     return _key_at(place) or ("setting", "one", place)
 
 
+def _switches_on(name: str, data: str) -> bool:
+    """Whether a value of a key switches on what it is called after, or no longer switches it off."""
+    if "insecure" in name or "guest" in name:
+        return False
+    return (name.startswith("enable") and data == "1") or (name.startswith(("disable", "no")) and data == "0")
+
+
 def _plain_number(text: str) -> str:
     lowered = text.lower().removeprefix("0x").lstrip("0")
-    return lowered.replace("/", " ") if lowered else "0" if text else ""
+    return lowered.replace("/", " ").replace("\\", " ") if lowered else "0" if text else ""
 
 
 def _key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
@@ -462,7 +481,9 @@ def written_value(place: str, name: str, data: str) -> Did | None:
     return None
 
 
-_KINDS: Final[dict[str, Resource]] = {"service": "service", "process": "process", "key": "setting", "path": "file"}
+_KINDS: Final[dict[str, Resource]] = {
+    "service": "service", "process": "process", "key": "setting", "path": "file", "preference": "setting",
+}  # fmt: skip
 _VERBS: Final[dict[str, Verb]] = {str(one): one for one in VERBS}
 _RESOURCES: Final[dict[str, Resource]] = {str(one): one for one in RESOURCES}
 _SCOPES: Final[dict[str, EffectScope]] = {"one": "one", "many": "many", "all": "all"}

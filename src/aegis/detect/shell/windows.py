@@ -15,10 +15,10 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
-from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
+from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.flow import searches_keys
-from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
+from aegis.detect.shell.handed import POWERSHELLS, TOLD, base_name, cmd_script, inner_lines, powershell_script, told
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
@@ -64,7 +64,7 @@ class Spoken(NamedTuple):
 _BASH_SIGNS: Final = frozenset("$`'#{")
 _WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _POWERSHELL_SIGNS: Final = re2.compile(
-    r"(?i)\$env:\w|\[(?:system\.)?[a-z.]+\]::|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
+    r"(?i)\$env:\w|\[(?:system\.)?[a-z][a-z0-9.]*\]::|\bnew-object\b[^\n]{0,60}\)\.|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
     r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
     r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
@@ -73,9 +73,10 @@ _POWERSHELL_SIGNS: Final = re2.compile(
 _CMD_SIGNS: Final = re2.compile(
     r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
     r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
+    r"(?:^|[&|;\n(]\s*)(?:set\s+\"?\w+=|for\s+/[a-z]\s|call\s|diskpart\b|diskshadow\b|ntdsutil\b)|"
     r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
     r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
-    r"auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
+    r"pnputil|mountvol|setx|dsacls|auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
 _SURELY_CMD: Final = re2.compile(
     r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
@@ -156,6 +157,9 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
     return facts
 
 
+_WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
+# A word of a command that prints what another machine says.
+_ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "curl ", "certutil ")
 _PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
@@ -171,10 +175,6 @@ _SIGNS_OF_ANY: Final = (
 _CHANGES: Final = of_kind("writer") | of_kind("deleter")
 _CMDLETS: Final = of_kind("cmdlet")
 _JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - _CMDLETS
-
-
-def _base(path: str) -> str:
-    return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
 
 
 def fetched_file(command: Command, kinds: frozenset[str]) -> str:
@@ -246,21 +246,18 @@ class _Reading:
             self.facts.too_long = True
         self.scripts += [("cmd", inner) for inner in script.texts]
         commands: list[Command] = []
-        before: Command | None = None
         fetches = 0
-        for command in script.commands:
+        for place, command in enumerate(script.commands):
             if not self.facts.may_read(LEAST):
                 break
             if command.name in _FETCHERS:
                 fetches = command.pipe
             elif command.stage and command.pipe == fetches and command.name in _READS_CODE:
                 self._did("execute", "host", "one", (), command.text)
-            printed = ""
-            if before is not None and before.pipe == command.pipe and before.stage == command.stage - 1:
-                printed = " ".join(before.args) if before.name == "echo" else ""
+            printed = script.printed.get(place, [])
             commands.append(command)
-            self._one(command, _NO_KINDS, printed)
-            before = command
+            self._one(command, _NO_KINDS, "\n".join(printed))
+            self._told(command, printed, script)
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if place < len(script.commands) else "")
         for source, place in script.reads:
@@ -269,7 +266,21 @@ class _Reading:
                 self._did("hide", "file", "one", (source,), source)
             if place < len(script.commands):
                 self._reads(source, script.commands[place].text)
+        if script.answered and any(word in text.lower() for text in script.texts for word in _ASKS_HOSTS):
+            self._did("execute", "host", "one", (), script.commands[script.answered[0]].text)
         self._ran(commands)
+
+    def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> None:
+        """Read the lines that a command is told what to do by, and the script that it runs, if it was written here."""
+        if command.name in TOLD:
+            orders = told(command.name, command.args, command.text, printed, script.files)
+            self.scripts += [("cmd", line) for line in orders]
+            return
+        for word in (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ():
+            lines = script.files.get(base_name(word), [])
+            ending = base_name(word).rpartition(".")[2]
+            if lines and ending in _WRITTEN_IN and command.name != "echo":
+                self.scripts.append((_WRITTEN_IN[ending], "\n".join(lines)))
 
     def _resolved(self, command: Command) -> str:
         name = command.name
@@ -363,7 +374,7 @@ class _Reading:
         if target and len(self._fetched) < 64:
             words = " ".join(command.args).lower()
             odd = is_of("loose", target) or _PLAIN_HOST.search(words) is not None
-            self._fetched[_base(target)] = odd
+            self._fetched[base_name(target)] = odd
 
     def _runs_fetched(self, command: Command) -> None:
         """A file that was fetched from an odd place before is run, by itself or by a program that runs others."""
@@ -374,7 +385,7 @@ class _Reading:
             names += command.args
         hidden = "hidden" in command.text.lower()
         for name in names:
-            odd = self._fetched.get(_base(name))
+            odd = self._fetched.get(base_name(name))
             if odd or (odd is not None and hidden):
                 self._did("receive", "code", "one", (name,), command.text)
                 return
