@@ -63,10 +63,11 @@ _POWERSHELL_SWITCHES: Final = (
 
 def cmd_script(args: Sequence[str]) -> str:
     """Return the command line that `cmd` runs; empty where it waits for one."""
+    delayed = "setlocal enabledelayedexpansion& " if any(arg.lower() in {"/v", "/v:on"} for arg in args) else ""
     for at, arg in enumerate(args):
         lowered = arg.lower()
         if lowered in {"/c", "/k", "/r", "-c", "//c"}:
-            return " ".join(args[at + 1 :])
+            return delayed + " ".join(args[at + 1 :])
         if lowered[:2] in {"/c", "/k"} and len(lowered) > 2:
             return " ".join([arg[2:], *args[at + 1 :]])
         if not lowered.startswith("/"):
@@ -118,12 +119,12 @@ def ordered(name: str, words: Sequence[str], program: Program, text: str) -> lis
         return [f"{name} delete {kind.lower()} x" for kind in kinds]
     kept: list[str] = []
     for word in words:  # without the file that they stand in, and the option before that
-        if word not in STDIN and word != program.file:
+        if word not in STDIN and word not in (program.file, program.text):
             kept.append(word)
         elif kept and kept[-1][:1] == "-":
             kept.pop()
     before = shlex.join(kept)
-    lines = [line for line in text.splitlines() if line.strip()][:MOST_ORDERS]
+    lines = [line for line in text.replace(";", "\n").splitlines() if line.strip()][:MOST_ORDERS]
     return [f"{name.removesuffix('-restore')} {before} {_order(line)}" for line in lines]
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import re2
 
-from aegis.core.effects import ResourceEffect
+from aegis.core.effects import Resource, ResourceEffect
 from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
@@ -430,9 +430,11 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
                 facts.add("shell.reads-settings", command.text)
             continue
-        if _keeps_secrets(value):
-            facts.effects.append(ResourceEffect("read", "browser-data", "one", (value,), "", command.text[:_SHOWN]))
-            return
+        kept = _kept(value)
+        if kept is not None:
+            facts.effects.append(ResourceEffect("read", kept, "one", (value,), "", command.text[:_SHOWN]))
+            if kept == "browser-data":
+                return
         posted = name in SENDERS and value != arg and is_account_file(value)
         if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
             facts.add("shell.reads-secret", command.text)
@@ -441,10 +443,10 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             return
 
 
-def _keeps_secrets(path: str) -> bool:
-    """Whether a file is what a browser keeps of its user."""
+def _kept(path: str) -> Resource | None:
+    """What a file keeps for a person or a program that nobody else reads; `None` for every other file."""
     place = place_of(path) if "/" in path or "\\" in path else None
-    return place is not None and place.resource == "browser-data"
+    return place.resource if place is not None and place.resource in ("browser-data", "credential") else None
 
 
 _EDITORS: Final = of_kind("edits-in-place")

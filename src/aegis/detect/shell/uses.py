@@ -306,7 +306,7 @@ def is_key(word: str) -> bool:
 
 def service_resource(name: str, otherwise: Resource) -> Resource:
     """What a service or a process is for, by its name."""
-    lowered = name.lower().strip("\"' ")
+    lowered = name.lower().strip("\"' ").rpartition("name=")[2].strip("\"' ")
     lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
     if any(lowered == known or (known[-1] == "*" and glob_match(known, lowered)) for known in _DEFENCES):
         return "defence"

@@ -64,7 +64,8 @@ class Spoken(NamedTuple):
 _BASH_SIGNS: Final = frozenset("$`'#{")
 _WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _POWERSHELL_SIGNS: Final = re2.compile(
-    r"(?i)\$env:\w|\[(?:system\.)?[a-z][a-z0-9.]*\]::|\bnew-object\b[^\n]{0,60}\)\.|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
+    r"(?i)\$env:\w|\[[a-z][a-z0-9., =]*\]::|\s-join\b|\bnew-object\b[^\n]{0,60}\)\.|"
+    r"(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
     r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
     r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
@@ -76,7 +77,8 @@ _CMD_SIGNS: Final = re2.compile(
     r"(?:^|[&|;\n(]\s*)(?:set\s+\"?\w+=|for\s+/[a-z]\s|call\s|diskpart\b|diskshadow\b|ntdsutil\b)|"
     r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
     r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
-    r"pnputil|mountvol|setx|dsacls|auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
+    r"pnputil|mountvol|setx|dsacls|auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|"
+    r"runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
 _SURELY_CMD: Final = re2.compile(
     r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
@@ -256,8 +258,9 @@ class _Reading:
                 self._did("execute", "host", "one", (), command.text)
             printed = script.printed.get(place, [])
             commands.append(command)
+            if self._told(command, printed, script):
+                command = command._replace(args=())  # what its file says is known
             self._one(command, _NO_KINDS, "\n".join(printed))
-            self._told(command, printed, script)
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if place < len(script.commands) else "")
         for source, place in script.reads:
@@ -270,17 +273,18 @@ class _Reading:
             self._did("execute", "host", "one", (), script.commands[script.answered[0]].text)
         self._ran(commands)
 
-    def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> None:
-        """Read the lines that a command is told what to do by, and the script that it runs, if it was written here."""
+    def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> bool:
+        """Read the orders that a command is given, or the script that it runs, if it was written here."""
         if command.name in TOLD:
             orders = told(command.name, command.args, command.text, printed, script.files)
             self.scripts += [("cmd", line) for line in orders]
-            return
+            return bool(orders)
         for word in (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ():
             lines = script.files.get(base_name(word), [])
             ending = base_name(word).rpartition(".")[2]
             if lines and ending in _WRITTEN_IN and command.name != "echo":
                 self.scripts.append((_WRITTEN_IN[ending], "\n".join(lines)))
+        return False
 
     def _resolved(self, command: Command) -> str:
         name = command.name
