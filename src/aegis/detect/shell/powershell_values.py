@@ -49,7 +49,10 @@ class PsValue(NamedTuple):
         return self.items or (self,)
 
     def spread_text(self) -> list[str]:
-        """Return the texts of the items."""
+        """Return the texts of the items; a table is one text, with the texts of its members."""
+        if self.fields:
+            told = ";".join(f"{name}={one.text}" for name, one in list(self.fields.items())[:MOST_ITEMS])
+            return [f"@{{{told}}}"[:MOST_TEXT]]
         return [item.text for item in self.items] if self.items else [self.text]
 
     def spelling(self) -> str:

@@ -446,7 +446,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
 def _kept(path: str) -> Resource | None:
     """What a file keeps for a person or a program that nobody else reads; `None` for every other file."""
     place = place_of(path) if "/" in path or "\\" in path else None
-    return place.resource if place is not None and place.resource in ("browser-data", "credential") else None
+    return place.resource if place is not None and place.resource in ("browser-data", "credential", "sensor") else None
 
 
 _EDITORS: Final = of_kind("edits-in-place")

@@ -304,11 +304,24 @@ def is_key(word: str) -> bool:
     return head.partition("/")[0].rstrip(":") in HIVES
 
 
+@lru_cache(maxsize=1_024)
+def _guards(name: str) -> bool:
+    """Whether a name, perhaps with wildcards of its own, is that of what watches or guards a machine."""
+    if "*" in name and len(name.strip("*")) > _SHORT:
+        return any(glob_match(name, known.rstrip("*")) for known in _DEFENCES)
+    return any(name == known or (known[-1] == "*" and glob_match(known, name)) for known in _DEFENCES)
+
+
+_SHORT: Final = 3  # letters of a name that many names have
+
+
 def service_resource(name: str, otherwise: Resource) -> Resource:
     """What a service or a process is for, by its name."""
     lowered = name.lower().strip("\"' ").rpartition("name=")[2].strip("\"' ")
+    if lowered[:1] in {"$", "`"}:  # `$(pgrep auditd)`: the process that another command names
+        lowered = next(iter(lowered.rstrip(")`").split()[::-1]), "")
     lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
-    if any(lowered == known or (known[-1] == "*" and glob_match(known, lowered)) for known in _DEFENCES):
+    if any(map(_guards, {lowered, lowered.replace(" ", ""), lowered.rpartition(".")[2]})):
         return "defence"
     return "backup" if lowered in _BACKUPS else otherwise
 
@@ -445,12 +458,18 @@ def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
         place, _, name = place.rpartition("/")
         names, data = [name], [*used.operands[1:2], ""]
     for name in names[:2]:
-        if _switches_on(name.lower(), _plain_number(data[0])):
-            return "setting", "one", place
         found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
+        if (
+            _switches_on(name.lower(), _plain_number(data[0]))
+            and (found or _NOWHERE)[0] == (_key_at(place) or _NOWHERE)[0]
+        ):
+            return "setting", "one", place
         if found is not None:
             return found
     return _key_at(place) or ("setting", "one", place)
+
+
+_NOWHERE: Final = ("", "", "")
 
 
 def _switches_on(name: str, data: str) -> bool:

@@ -483,12 +483,17 @@ class _Reading:
         place, *values = args
         if any(word in text.lower() for text in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (place,), place)
+        if place.lower().endswith(_TIMES):
+            self._did("hide", "file", "one", (place,), place)
+        if "servercertificatevalidationcallback" in place.lower():
+            self._did("disable", "trust", "one", (place,), place)
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
             did = written_value(place, "", values[0])
             if did is not None:
                 self._takes(did, place)
 
 
+_TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
 _NO_KINDS: Final[frozenset[str]] = frozenset()
 _SWITCHES: Final = frozenset(
     {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
