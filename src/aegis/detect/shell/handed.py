@@ -16,6 +16,7 @@ import re2
 from aegis.detect.shell.catalogue import InterpreterOptions, command_lines, members
 from aegis.detect.shell.powershell_values import decoded_base64
 from aegis.detect.shell.programs import STDIN, Program
+from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did, effects_of, placed_path, service_resource
 
 POWERSHELLS: Final = frozenset({"powershell", "pwsh", "powershell_ise", "sqlps", "sqltoolsps"})
@@ -139,13 +140,11 @@ def _order(line: str) -> str:
         return shlex.join(line.split())
 
 
-def told(
-    name: str, args: Sequence[str], text: str, printed: Sequence[str], files: Mapping[str, Sequence[str]]
-) -> list[str]:
+def told(command: Command, printed: Sequence[str], files: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the orders that a program of Windows is given, by a pipe or by a file that was written here."""
-    words = [word.rpartition(":")[2] for word in (*args, *text.partition("<")[2].split()[:1])]
+    words = [word.rpartition(":")[2] for word in (*command.args, *command.text.partition("<")[2].split()[:1])]
     lines = [*printed, *(line for word in words for line in files.get(base_name(word), ()))]
-    return [f"{name} {line}" for line in dict.fromkeys(lines[:MOST_ORDERS])]
+    return [f"{command.name} {line}" for line in dict.fromkeys(lines[:MOST_ORDERS])]
 
 
 def base_name(path: str) -> str:

@@ -237,16 +237,9 @@ def is_stream(word: str) -> bool:
         word = word.replace("$env:", "").replace("${env:", "")
     rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
     left, colon, right = rest.rpartition(":")
-    if (
-        not colon
-        or not left
-        or not right
-        or "/" in right
-        or "\\" in right
-        or left[0] in "/-%$@"
-        or ":" in left
-        or "@" in left
-    ):
+    if not (colon and left and right) or left[0] in "/-%$@" or any(sign in left for sign in ":@"):
+        return False
+    if "/" in right or "\\" in right:
         return False
     if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
         return False
@@ -459,17 +452,12 @@ def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
         names, data = [name], [*used.operands[1:2], ""]
     for name in names[:2]:
         found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
-        if (
-            _switches_on(name.lower(), _plain_number(data[0]))
-            and (found or _NOWHERE)[0] == (_key_at(place) or _NOWHERE)[0]
-        ):
+        whole = _key_at(place)  # what is said of every value of the key, which need not hold for this one
+        if _switches_on(name.lower(), _plain_number(data[0])) and (found and found[0]) == (whole and whole[0]):
             return "setting", "one", place
         if found is not None:
             return found
     return _key_at(place) or ("setting", "one", place)
-
-
-_NOWHERE: Final = ("", "", "")
 
 
 def _switches_on(name: str, data: str) -> bool:

@@ -31,9 +31,9 @@ _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
 _MOST_SCRIPTS: Final = 48  # of one text
 _EVIDENCE: Final = 200
 _BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
-_INVOKES: Final = frozenset(
-    {"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"}
-)
+_INVOKES: Final = frozenset({
+    "iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand",
+})  # fmt: skip
 _STARTS: Final = frozenset({
     "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
 })  # fmt: skip
@@ -43,7 +43,7 @@ _REMOTE_CODE: Final = frozenset({
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
 _READS_CODE: Final = POWERSHELLS | _BASHES | {"cmd", "python", "python3", "node", "perl", "ruby", "cscript", "wscript"}
-_SOCKETS: Final = ("net.sockets.tcpclient", "net.sockets.udpclient", "net.sockets.tcplistener", "clientwebsocket")
+_SOCKETS: Final = ("net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket")
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | _BASHES | {"cmd", "command"}
@@ -160,8 +160,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
 
 
 _WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
-# A word of a command that prints what another machine says.
-_ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "curl ", "certutil ")
+_ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
 _PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
@@ -209,13 +208,11 @@ class _Reading:
         self.scripts: list[tuple[Dialect, str]] = []
         self._aliases: dict[str, str] = {}
         self._sockets = False
-        self._in_powershell = False
         self._fetched: dict[str, bool] = {}
 
     # The two languages
 
     def powershell(self, text: str) -> None:
-        self._in_powershell = True
         script = parse_powershell(text, self.effort)
         if len(text) > MAX_POWERSHELL or script.cut:
             self.facts.too_long = True
@@ -276,14 +273,12 @@ class _Reading:
     def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> bool:
         """Read the orders that a command is given, or the script that it runs, if it was written here."""
         if command.name in TOLD:
-            orders = told(command.name, command.args, command.text, printed, script.files)
-            self.scripts += [("cmd", line) for line in orders]
+            self.scripts += (orders := [("cmd", line) for line in told(command, printed, script.files)])
             return bool(orders)
-        for word in (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ():
-            lines = script.files.get(base_name(word), [])
-            ending = base_name(word).rpartition(".")[2]
-            if lines and ending in _WRITTEN_IN and command.name != "echo":
-                self.scripts.append((_WRITTEN_IN[ending], "\n".join(lines)))
+        for word in map(base_name, (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ()):
+            written_in = _WRITTEN_IN.get(word.rpartition(".")[2])
+            if written_in is not None and word in script.files and command.name != "echo":
+                self.scripts.append((written_in, "\n".join(script.files[word])))
         return False
 
     def _resolved(self, command: Command) -> str:
@@ -315,7 +310,7 @@ class _Reading:
         elif name in _STARTS:
             self._started(command)
         elif name in _RUNS_LINE and args:
-            self._line("cmd", args[0])
+            self.scripts.append(("cmd", args[0]))
         elif name in _REMOTE_CODE and kinds:
             self._did("execute", "host" if "fetched" in kinds else "code", "one", (), command.text)
         elif name in {"new-object", "set-alias", "new-alias"}:
@@ -335,13 +330,7 @@ class _Reading:
         self._fetches(command, kinds)
         self._effects(command)
         for inner in inner_lines(name, args):
-            self._line(_dialect_of(inner[0]), inner[1])
-
-    def _line(self, dialect: Dialect, line: str) -> None:
-        if dialect == "cmd" and self._in_powershell and "%" not in line and "^" not in line and "&" not in line:
-            self.scripts.append(("cmd", line))
-        else:
-            self.scripts.append((dialect, line))
+            self.scripts.append((_dialect_of(inner[0]), inner[1]))
 
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
@@ -483,9 +472,9 @@ class _Reading:
         place, *values = args
         if any(word in text.lower() for text in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (place,), place)
-        if place.lower().endswith(_TIMES):
+        elif place.lower().endswith(_TIMES):
             self._did("hide", "file", "one", (place,), place)
-        if "servercertificatevalidationcallback" in place.lower():
+        elif "servercertificatevalidationcallback" in place.lower():
             self._did("disable", "trust", "one", (place,), place)
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
             did = written_value(place, "", values[0])
@@ -494,7 +483,7 @@ class _Reading:
 
 
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
-_NO_KINDS: Final[frozenset[str]] = frozenset()
+_NO_KINDS: Final = frozenset[str]()
 _SWITCHES: Final = frozenset(
     {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
 )
