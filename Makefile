@@ -35,6 +35,7 @@ sdk-record: sdk-test # and keep what the contract came to for the reference page
 hosts: setup ## the coding agents that npm has, below `aegis run` and in front of a scripted model
 	@mkdir -p .cache/hosts && cp tests/hosts/package.json .cache/hosts/
 	@cd .cache/hosts && npm install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel=error
+	@cd .cache/hosts && npm rebuild --ignore-scripts=false --loglevel=error @anthropic-ai/claude-code opencode-ai # are programs then
 	@AEGIS_HOSTS=$(abspath .cache/hosts/node_modules/.bin) $(PY) -m pytest -n 0 tests/hosts $(ARGS)
 
 # One test wants what it needs itself: programs of the system are asked for where every test is run.

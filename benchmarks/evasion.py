@@ -14,7 +14,8 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import replace
+
+from msgspec import structs
 
 from aegis.core.outcome import Outcome
 from aegis.core.text import Surface
@@ -114,7 +115,7 @@ def measure() -> dict[str, tuple[int, int, list[str]]]:
             found, tried, lost = counts["split in two"]
             if example.surface in PLAIN and len(text) > 3 and rule.category not in _NEVER_JOINED:
                 half = len(text) // 2
-                pair = replace(example, text=None, arguments={"name": text[:half], "surname": text[half:]})
+                pair = structs.replace(example, text=None, arguments={"name": text[:half], "surname": text[half:]})
                 hit = _hit(rules, rule, detect(pair))
                 counts["split in two"] = (found + hit, tried + 1, lost if hit else [*lost, f"{rule.id}: {text!r}"])
     return dict(counts)
@@ -125,7 +126,7 @@ def _hit(rules: RuleSet, rule: Rule, found: Collection[str]) -> bool:
 
 
 def _with(example: Example, text: str) -> Example:
-    return replace(example, text=text, result=None)
+    return structs.replace(example, text=text, result=None)
 
 
 def main() -> int:

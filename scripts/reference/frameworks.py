@@ -55,6 +55,10 @@ def render() -> str:
         ),
         *_javascript(),
         *_go(),
+        "## Programs and models",
+        "What passes undecided of a coding agent or of any program below `aegis run` stands on "
+        "[its page](../howto/run-a-command.md#what-passes-undecided), and what of a model's API on that of "
+        "[the model proxies](../howto/proxy-model-calls.md#what-does-not-pass).",
     )
 
 
@@ -94,9 +98,16 @@ def _go() -> Iterator[str]:
     yield "## Go"
     yield (
         f"The hooks of `sdk/go`, over {tested}, a model on loopback and a real gateway (`make sdk-test`, recorded by "
-        "`make sdk-record`). What passes undecided stands beside each module in [its README](../../sdk/go/README.md)."
+        "`make sdk-record`). The core needs nothing beside the standard library; each hook is a module of its own."
     )
+    yield _go_modules()
     yield table(["way", "cases"], [tuple(one[:-1].split(" (")) for one in _counted(recorded["ways"])])
+
+
+def _go_modules() -> str:
+    """The table of the modules, as their README has it."""
+    readme = (ROOT / "sdk" / "go" / "README.md").read_text()
+    return next(block for block in readme.split("\n\n") if block.startswith("| module "))
 
 
 def _sdk_row(name: str) -> tuple[str, ...]:

@@ -130,6 +130,20 @@ def test_delegation_is_a_graph_and_refused_flows_lead_to_what_was_read(missions:
         assert "read the reports delegated to only the first one" in reader.get(path).body.decode()
 
 
+def test_alike_calls_of_a_session_are_one_line_and_what_was_blocked_among_them_stays_in_sight(missions: Served) -> None:
+    reader = person(missions, "traces", "auditor")
+    reader.sign_in()
+    paths = [*(f"/ws/{number}.txt" for number in range(6)), "/etc/shadow", "/ws/after.txt"]
+    made = [missions.decide("read_file", arguments={"path": path}, session="s-alike").json for path in paths]
+    page = reader.get("/sessions/s-alike?principal=bot").body.decode()
+    folded, _, rest = page.partition("</details>")
+    assert "reads data, 6 times" in folded
+    ids = [one["receipt"]["id"] for one in made]
+    assert all(f'id="r-{one}"' in folded for one in ids[:6])
+    assert all(f'id="r-{one}"' in rest for one in ids[6:])
+    assert "times" not in rest
+
+
 def test_what_is_unusual_of_agents_is_listed_beside_the_violations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

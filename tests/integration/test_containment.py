@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 
 from aegis.behaviour.features import called_of
 from aegis.behaviour.trust import trust_in
@@ -193,7 +194,7 @@ def test_a_suspended_tool_is_refused_to_everybody_and_a_suspension_ends_by_itsel
         assert place.gate.decide(replace(READ, tool="write_note", arguments={"text": "x"})).outcome is Outcome.ALLOW
         state = place.gate.control.current()
         ((key, one),) = state.contained.items()
-        later = replace(state, clock=lambda: one.until)
+        later = structs.replace(state, clock=lambda: one.until)
         assert state.refuses(*key)
         assert not later.refuses(*key)
     finally:

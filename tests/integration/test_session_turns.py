@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 import aegis
 from aegis.core.decision import ParentSession
@@ -160,7 +160,7 @@ def test_a_host_ends_its_own_session_and_sees_that_it_has_ended(gateway: Served)
     assert gateway.ask("POST", "/v1/sessions/over/end", key="other").status == 404
     ended = client.end_session("over")
     assert (ended.fresh, ended.session) == (True, "over")
-    assert client.end_session("over") == replace(ended, fresh=False)
+    assert client.end_session("over") == structs.replace(ended, fresh=False)
     assert say(gateway, "over", "more")[1]["error"]["code"] == "session_ended"
     found = gateway.ask("GET", "/v1/sessions/over", key="auditor").json
     assert found["ended"] is True

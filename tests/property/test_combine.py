@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from aegis.core.combine import MAX_NAMED, MISSING_RULE, Combined, combine
 from aegis.core.finding import Finding, Patch, Report
@@ -109,7 +109,7 @@ def test_a_guard_that_falls_silent_never_loosens(
 
 
 def _raise(report: Report, outcome: Outcome) -> Report:
-    return replace(report, outcome=max(report.outcome, outcome))
+    return structs.replace(report, outcome=max(report.outcome, outcome))
 
 
 @given(complete(), policies, st.data(), st.sampled_from(Outcome))
@@ -127,7 +127,7 @@ def test_the_evidence_policy_answers_for_missing_evidence_alone(
     case: tuple[list[Report], list[str]], policy: EvidencePolicy
 ) -> None:
     reports, expected = case
-    complete_evidence = [replace(report, missing=()) for report in reports]
+    complete_evidence = [structs.replace(report, missing=()) for report in reports]
     outcomes = {combine(complete_evidence, expected, other).outcome for other in POLICIES}
     assert outcomes == {max(report.outcome for report in reports)}
     floor = {
@@ -166,7 +166,7 @@ def _demanded(report: Report, combined: Combined, policy: EvidencePolicy) -> Rea
     """The reason that a report gives for the outcome, where it demands it."""
     if report.outcome is combined.outcome:
         return report.reason
-    alone = combine([replace(report, outcome=Outcome.ALLOW)], [report.guard], policy).outcome
+    alone = combine([structs.replace(report, outcome=Outcome.ALLOW)], [report.guard], policy).outcome
     lacking = Reason.DEFERRED if policy == "defer" else Reason.INSUFFICIENT_EVIDENCE
     return lacking if report.missing and alone is combined.outcome else None
 

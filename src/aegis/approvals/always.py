@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import orjson
-import re2
+from msgspec import Struct
 from starlette.responses import Response
 
 from aegis.approvals.queue import find, load
@@ -29,6 +28,7 @@ from aegis.config.document import dump
 from aegis.config.text import EXPIRES_DAYS, MAX_REPLAYED, text_in_force, with_standing
 from aegis.core.canonical import canonical, sha256
 from aegis.core.outcome import Outcome
+from aegis.core.patterns import Lazy
 from aegis.core.ports import Reader, Search
 from aegis.core.times import MICROS
 from aegis.detect.roles import is_for_people, named_role, names_any_text, words_of
@@ -52,12 +52,12 @@ _MAX_CHARS: Final = 2_000  # of a value that has a shape
 _DATA: Final = frozenset({"pii", "secret"})
 
 _PLAIN: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]*"  # a name that is neither hidden nor an option, and climbs nowhere
-_ADDRESS: Final = re2.compile(r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)")
-_PAGE: Final = re2.compile(rf"(https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:{_PLAIN}/)*){_PLAIN}")
-_FILE: Final = re2.compile(rf"(/?(?:{_PLAIN}/)+){_PLAIN}")
-_NUMBERED: Final = re2.compile(r"((?:[A-Za-z]{1,16}[-_#]?)?)[0-9]{1,12}")
-_COMMAND: Final = re2.compile(r"[A-Za-z0-9@%+=:,./_-]+(?: [A-Za-z0-9@%+=:,./_-]+)+")
-_ENDING: Final = re2.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9]{0,7})")
+_ADDRESS: Final = Lazy(r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)")
+_PAGE: Final = Lazy(rf"(https?://[A-Za-z0-9.-]+(?::[0-9]+)?/(?:{_PLAIN}/)*){_PLAIN}")
+_FILE: Final = Lazy(rf"(/?(?:{_PLAIN}/)+){_PLAIN}")
+_NUMBERED: Final = Lazy(r"((?:[A-Za-z]{1,16}[-_#]?)?)[0-9]{1,12}")
+_COMMAND: Final = Lazy(r"[A-Za-z0-9@%+=:,./_-]+(?: [A-Za-z0-9@%+=:,./_-]+)+")
+_ENDING: Final = Lazy(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z][A-Za-z0-9]{0,7})")
 _EXACT: Final = frozenset({"sql", "code", "query_fragment"})  # one word more is another deed
 _COUNTED: Final = frozenset({"id", "number", "no", "order", "ref", "reference", "ticket", "issue", "invoice", "case"})
 _WHOSE: Final = frozenset({"account", "payee", "recipient", "iban", "card", "bank", "wallet", "user", "customer"})
@@ -65,8 +65,7 @@ _WHOSE: Final = frozenset({"account", "payee", "recipient", "iban", "card", "ban
 Shape = tuple[str, str]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AlikeCalls:
+class AlikeCalls(Struct, frozen=True, kw_only=True):
     """What people answered to calls like one: the receipts of those approved and denied, and why nothing is proposed.
 
     `rule` is the entry of `approvals.standing` without `reason` and `expires`; `digest` is of it.
@@ -83,8 +82,7 @@ class AlikeCalls:
         return None if self.rule is None else sha256(canonical(self.rule))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True, kw_only=True):
     """A held call as the log knows it."""
 
     receipt: str

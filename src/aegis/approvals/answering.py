@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct
 
 from aegis.approvals.lifecycle import end_wait, said_before
 from aegis.approvals.narrowing import check_narrower
@@ -204,8 +204,7 @@ def _check_does_no_more(approval: Approval, evaluation: Evaluation) -> None:
 Steps = Doing[Approval]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What a person sends. The digests are those that they were shown; `arguments` narrow the call."""
 
     decision: Literal["approve", "deny"]

@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+from msgspec import structs
 
 from aegis.approvals.queue import changed, ended, find
 from aegis.approvals.values import Approval, deferral_members, is_deferred
@@ -113,7 +113,9 @@ class DeferralPart(Part):
             return None
 
         def leave(_: Transaction, found: Approval) -> Any:
-            return ended(replace(found, replaced_by=call_id), "cancelled", receipt_id=new_id(), principal="gate")
+            return ended(
+                structs.replace(found, replaced_by=call_id), "cancelled", receipt_id=new_id(), principal="gate"
+            )
 
         return changed(stored.id, leave).apply
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.cockpit import text as words
 from aegis.core.json import resolve
@@ -27,8 +28,7 @@ _THINGS: Final = {"file": "file", "folder": "folder", "link": "link"}
 MAX_FILES: Final = 12  # changed paths that are shown one by one before the rest is folded
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Named:
+class Named(Struct, frozen=True, kw_only=True):
     """Resources of one kind that the arguments name."""
 
     kind: str
@@ -36,8 +36,7 @@ class Named:
     more: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One line of a difference; `kind` is `add`, `del`, `at` or empty."""
 
     kind: str

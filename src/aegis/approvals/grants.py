@@ -7,11 +7,11 @@ the very digest, under the very policy, that people agreed to.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
 import orjson
+from msgspec import Struct, structs
 
 from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant
 from aegis.core.outcome import Outcome
@@ -29,8 +29,7 @@ BY_CALL: Final = "approval_grants_by_call"
 State = Literal["active", "revoked"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True, kw_only=True):
     """One grant as stored. Times are microseconds since the epoch; `approvers` are those who agreed.
 
     With `flow` it answers for no call: it is what the session's guard of data flow is told for the rest of the session.
@@ -138,7 +137,7 @@ def revoke(transaction: Transaction, grant_id: str, *, by: str) -> Grant:
         raise InvalidCall("there is no such grant", code="not_found", status=404)
     if grant.state == "revoked":
         raise InvalidCall("this grant was revoked already", code="conflict", status=409)
-    revoked = replace(grant, state="revoked", revoked_by=by, version=grant.version + 1)
+    revoked = structs.replace(grant, state="revoked", revoked_by=by, version=grant.version + 1)
     transaction.put_document(_to_document(revoked))
     return revoked
 
@@ -153,7 +152,7 @@ def check_unchanged(transaction: Transaction, grant: Grant) -> None:
 def from_document(document: Document) -> Grant:
     """The grant that a document holds; raises `StoreCorrupt` for anything else."""
     try:
-        return replace(_read.decode(document.body), version=document.version)
+        return structs.replace(_read.decode(document.body), version=document.version)
     except msgspec.DecodeError as error:
         raise StoreCorrupt("the record of a grant is damaged") from error
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.approvals.deferral import chain_of
 from aegis.approvals.grants import Grant, find_for, offered
@@ -257,8 +257,7 @@ class Standing:
             return all(self._holders.satisfies(reader, person, epoch, may) for person in found)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Granted:
+class Granted(Struct, frozen=True, kw_only=True):
     """A grant that answers for one call, and the write by which it does."""
 
     grant: Grant

@@ -7,12 +7,12 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-import re2
 from msgspec import structs
 
 from aegis.core.approval import Narrowing
 from aegis.core.json import escape, resolve
 from aegis.core.mission import Kind
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import FactSubject, Text
 from aegis.detect.gather import gather
 from aegis.detect.roles import argument_of, words_of
@@ -23,10 +23,10 @@ from aegis.errors import InvalidCall
 # One value against another: whether it is less of the same, as a number, prose, recipients, a path or a command.
 
 MARKS: Final = frozenset({"[redacted]", "[REDACTED]", "***"})  # what may stand where words were struck out
-_WORD: Final = re2.compile(r"\S+")
-_DECIMAL: Final = re2.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
-_SEGMENT: Final = re2.compile(r"[\pL\pN_@+=,][\pL\pN_@+=,. -]*")  # a plain name: no dots, dashes or blanks in front
-_PLAIN_COMMAND: Final = re2.compile(r"[A-Za-z0-9_@+=,./:-]+(?: [A-Za-z0-9_@+=,./:-]+)*")
+_WORD: Final = Lazy(r"\S+")
+_DECIMAL: Final = Lazy(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+_SEGMENT: Final = Lazy(r"[\pL\pN_@+=,][\pL\pN_@+=,. -]*")  # a plain name: no dots, dashes or blanks in front
+_PLAIN_COMMAND: Final = Lazy(r"[A-Za-z0-9_@+=,./:-]+(?: [A-Za-z0-9_@+=,./:-]+)*")
 # Programs that do the same to each of their operands, and whose options take no word of their own: with fewer
 # operands they do less of the same.
 _EACH: Final = frozenset({"cat", "md5sum", "rm", "rmdir", "sha256sum", "unlink"})

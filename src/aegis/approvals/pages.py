@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
 import orjson
 from markupsafe import Markup
+from msgspec import Struct, structs
 from starlette.responses import RedirectResponse, Response
 
 from aegis.approvals.always import WRITE_STANDING, proposed, write
@@ -52,8 +52,7 @@ DROP: Final = "drop-"
 TYPED: Final = "new-"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ArgumentPlace:
+class ArgumentPlace(Struct, frozen=True, kw_only=True):
     """One value that can be left out: an item, a member, or everything below one.
 
     `id` stands for the pointer in a form. `inside` counts the values of a container. `kind` is `text` or
@@ -341,7 +340,7 @@ def _details(request: PageRequest, approval: dict[str, Any], revealed: bool) -> 
             for body in (orjson.loads(row.body) for row in past)
             if body.get("action") in ("approved", "denied") and body.get("approval_id") != approval["id"]
         ][:PAST]
-    facts["named"] = [replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
+    facts["named"] = [structs.replace(group, values=tuple(covered(group.values, hidden))) for group in facts["named"]]
     return {
         **facts,
         "hidden": hidden,

@@ -6,10 +6,9 @@ What is decided on is always what is stored at that moment, whichever process wr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.approvals import grants
 from aegis.approvals.grants import Grant, grant_receipt, granted_by
@@ -65,7 +64,7 @@ def move(approval: Approval, to: State, *, receipt_id: str) -> Approval:
     """The approval in the state `to`; raises `StoreConflict` where the table has no such transition."""
     if to not in TRANSITIONS[approval.state]:
         raise StoreConflict("the approval is not in that state any more")
-    return replace(approval, state=to, version=approval.version + 1, receipt_id=receipt_id)
+    return structs.replace(approval, state=to, version=approval.version + 1, receipt_id=receipt_id)
 
 
 def approve(
@@ -78,16 +77,18 @@ def approve(
     check_pending(approval, now)
     if name_skeleton(by) in map(name_skeleton, approval.voters):
         raise InvalidCall("you approved this call before", code="already_answered", status=409)
-    voted = replace(approval, votes=(*approval.votes, Vote(by=by, at=now, scope=scope)), reason=reason)
+    voted = structs.replace(approval, votes=(*approval.votes, Vote(by=by, at=now, scope=scope)), reason=reason)
     if len(voted.votes) < max(quorum, approval.quorum):
-        return replace(voted, version=approval.version + 1, receipt_id=receipt_id)
-    return replace(move(voted, "approved", receipt_id=receipt_id), resolved_by=by, resolved_at=now)
+        return structs.replace(voted, version=approval.version + 1, receipt_id=receipt_id)
+    return structs.replace(move(voted, "approved", receipt_id=receipt_id), resolved_by=by, resolved_at=now)
 
 
 def deny(approval: Approval, *, by: str, now: int, reason: str | None, receipt_id: str) -> Approval:
     """Denied by `by`: one no is enough. Raises `InvalidCall` (409) where it is not pending."""
     check_pending(approval, now)
-    return replace(move(approval, "denied", receipt_id=receipt_id), resolved_by=by, resolved_at=now, reason=reason)
+    return structs.replace(
+        move(approval, "denied", receipt_id=receipt_id), resolved_by=by, resolved_at=now, reason=reason
+    )
 
 
 def narrow(approval: Approval, *, now: int, call_digest: str, identities: str | None, receipt_id: str) -> Approval:
@@ -96,7 +97,7 @@ def narrow(approval: Approval, *, now: int, call_digest: str, identities: str | 
     Raises `InvalidCall` (409) where it is not pending.
     """
     check_pending(approval, now)
-    return replace(
+    return structs.replace(
         approval,
         call_digest=call_digest,
         identities=identities,
@@ -113,14 +114,14 @@ def pass_on(approval: Approval, *, now: int, receipt_id: str) -> Approval:
     turn = approval.turn_at(now)
     if approval.state_at(now) != "pending" or turn <= approval.turn:
         raise StoreConflict("the approval was passed on already")
-    return replace(approval, turn=turn, receipt_id=receipt_id, version=approval.version + 1)
+    return structs.replace(approval, turn=turn, receipt_id=receipt_id, version=approval.version + 1)
 
 
 def flag_fatigue(approval: Approval, *, by: str) -> Approval:
     """Flagged: `by` answered as often as one person may in an hour; raises `StoreConflict` where that is known."""
     if approval.state != "pending" or by in approval.fatigued:
         raise StoreConflict("the approval is flagged already")
-    return replace(approval, fatigued=(*approval.fatigued, by), version=approval.version + 1)
+    return structs.replace(approval, fatigued=(*approval.fatigued, by), version=approval.version + 1)
 
 
 def session_wide(approval: Approval) -> bool:
@@ -186,8 +187,7 @@ NewId = Callable[[], str]
 FLOW_SECONDS: Final = 30 * 86_400  # a grant of data flow ends with its session, and in any case by then
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Narrowed:
+class Narrowed(Struct, frozen=True, kw_only=True):
     """Other arguments for a held call: their digest, the files that they name, and the sealed arguments."""
 
     call_digest: str
@@ -198,8 +198,7 @@ class Narrowed:
     salt: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ballot:
+class Ballot(Struct, frozen=True, kw_only=True):
     """One person's answer to what they were shown.
 
     `quorum`, `hourly_limit` and `grant_seconds` are what the policy in force asks for. `narrowed` takes
@@ -240,8 +239,7 @@ def opened(approval: Approval, max_pending: int) -> Apply:
     return apply
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApprovalChange:
+class ApprovalChange(Struct, frozen=True, kw_only=True):
     """What an approval becomes, and the receipts that say so."""
 
     after: Approval
@@ -314,19 +312,19 @@ def answered(seen: Approval, ballot: Ballot, new_id: NewId, became: Callable[[Ap
         if final and session_wide(moved) and ballot.grant_seconds:
             grant = granted_by(moved, grant_id=new_id(), seconds=ballot.grant_seconds, now=ballot.now)
             grants.write(transaction, grant)
-            moved = replace(moved, grant=grant.id)
+            moved = structs.replace(moved, grant=grant.id)
             drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
         if final and ballot.granted and ballot.tell is not None:
-            grant = replace(
+            grant = structs.replace(
                 granted_by(moved, grant_id=new_id(), seconds=FLOW_SECONDS, now=ballot.now), flow=ballot.granted
             )
             grants.write(transaction, grant)
             ballot.tell(transaction, grant)
-            moved = replace(moved, grant=grant.id)
+            moved = structs.replace(moved, grant=grant.id)
             drafts.append(grant_receipt(grant, "open", receipt_id=new_id(), principal=ballot.by))
         if ballot.hourly_limit is not None:
             count_answer(transaction, ballot.by, ballot.now)
-        return ApprovalChange(after=replace(moved, version=stored.version + 1), drafts=drafts)
+        return ApprovalChange(after=structs.replace(moved, version=stored.version + 1), drafts=drafts)
 
     return changed(seen.id, step, became=became)
 
@@ -351,7 +349,7 @@ def transition(
         change = ended(stored, to, receipt_id=receipt_id, principal=principal, permit_id=permit_id)
         if members:
             said = change.drafts[0]
-            change = replace(change, drafts=(structs.replace(said, members=said.members | dict(members)),))
+            change = structs.replace(change, drafts=(structs.replace(said, members=said.members | dict(members)),))
         return change
 
     return changed(approval.id, step, version=approval.version, epoch=epoch)
@@ -375,7 +373,9 @@ def resolved_by_evidence(approval: Approval, *, now: int, receipt_id: str) -> Un
         if stored.state_at(now) != "pending":
             raise StoreConflict("the approval is not in that state any more")
         moved = move(stored, "approved", receipt_id=receipt_id)
-        moved = replace(moved, resolved_by=EVIDENCE, resolved_at=now, votes=())  # a yes before it decides nothing
+        moved = structs.replace(
+            moved, resolved_by=EVIDENCE, resolved_at=now, votes=()
+        )  # a yes before it decides nothing
         return ApprovalChange(after=moved, drafts=(_signed(moved, "approved", "gate", ()),))
 
     return changed(approval.id, step)
@@ -411,8 +411,8 @@ def redeemed_by_grant(approval: Approval, grant: Grant, *, permit_id: str, new_i
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         grants.check_unchanged(transaction, grant)
-        approved = replace(approval, state="approved", grant=grant.id, receipt_id=new_id())
-        moved = replace(move(approved, "redeemed", receipt_id=new_id()), version=1)
+        approved = structs.replace(approval, state="approved", grant=grant.id, receipt_id=new_id())
+        moved = structs.replace(move(approved, "redeemed", receipt_id=new_id()), version=1)
         transaction.put_document(to_document(moved))
         yes = receipt(
             approved,

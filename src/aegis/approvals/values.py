@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import msgspec
 import orjson
+from msgspec import Struct, structs
 
 from aegis.context.sessions import find_surroundings, key_of_session
 from aegis.core.canonical import call_digest
@@ -103,8 +103,7 @@ EVIDENCE: Final = "evidence"  # who resolved a deferral that no person answered
 Resolution = Literal["pending", "evidence", "approver", "denied", "timeout", "cancelled", "replaced"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OfferedGrant:
+class OfferedGrant(Struct, frozen=True, kw_only=True):
     """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed.
 
     `place` is the field of the document, without positions of lists, in which the approved value stood.
@@ -124,8 +123,7 @@ class OfferedGrant:
         return {"scope": self.scope, "document": self.document, "sink": self.sink, "is": self.kind}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Vote:
+class Vote(Struct, frozen=True, kw_only=True):
     """One person's yes, at a moment in microseconds since the epoch."""
 
     by: str
@@ -133,8 +131,7 @@ class Vote:
     scope: Scope = "once"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Approval:
+class Approval(Struct, frozen=True, kw_only=True):
     """One approval as stored. Times are microseconds since the epoch.
 
     `call_digest` is of what would run: of the narrowed arguments once somebody narrowed them, whose receipt is
@@ -275,7 +272,7 @@ def to_document(approval: Approval) -> Document:
 def from_document(document: Document) -> Approval:
     """The approval that a document holds; raises `StoreCorrupt` for anything else."""
     try:
-        return replace(_read.decode(document.body), version=document.version)
+        return structs.replace(_read.decode(document.body), version=document.version)
     except msgspec.DecodeError as error:
         raise StoreCorrupt("the record of an approval is damaged") from error
 

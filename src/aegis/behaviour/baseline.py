@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 from time import monotonic
 from typing import Final
+
+from msgspec import Struct
 
 from aegis.cockpit.rollup import Tally
 from aegis.cockpit.work import Job
@@ -26,8 +27,7 @@ _ENOUGH: Final = 20  # calls before the last day below which nothing is called u
 _BUSY: Final = 3  # so many times the busiest hour before is told
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Usual:
+class Usual(Struct, frozen=True, kw_only=True):
     """One tool: how often it was called, and what share of all calls and of its own refusals that is."""
 
     tool: str
@@ -36,8 +36,7 @@ class Usual:
     refused: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Baseline:
+class Baseline(Struct, frozen=True, kw_only=True):
     """What is usual. `hours` counts calls by the hour of the day (UTC); `a_busy_hour` and `an_hour` count calls
     in the hours in which there were any; `odd` says what the last day had that the time before it did not.
     """
@@ -112,8 +111,7 @@ FRESH_S: Final = 60.0  # how long what was found is shown before agents are look
 MOST: Final = 200  # agents of one look, those that called last first: names are what callers choose
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Odd:
+class Odd(Struct, frozen=True, kw_only=True):
     """One agent, and what its last day had that the time before it did not."""
 
     agent: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct, field
 
 from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
 from aegis.behaviour.containment import contained_by, whose
@@ -31,8 +31,7 @@ _LET_THROUGH: Final = frozenset({"allow", "sanitize"})
 Findings = Callable[[Reader, Entry], Sequence[Mapping[str, Any]]]
 
 
-@dataclass(kw_only=True, slots=True)
-class WouldHave:
+class WouldHave(Struct, kw_only=True):
     """One condition that would have held, and what would have come of it."""
 
     rule: ContainmentRule
@@ -45,8 +44,7 @@ class WouldHave:
     had_run: int = 0
 
 
-@dataclass(kw_only=True, slots=True)
-class Walked:
+class Walked(Struct, kw_only=True):
     """What a walk over the log came to; `last` is the index behind it, `complete` says that nothing was left out."""
 
     fired: list[WouldHave] = field(default_factory=list)

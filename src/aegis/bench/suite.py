@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import re2
 import yaml
 
+from aegis.core.patterns import Lazy
 from aegis.errors import InvalidCall
 
 Variant = Literal["template", "bare", "value", "encoded", "field"]
@@ -29,9 +30,9 @@ DEEDS: Final = frozenset(
     | {"execute", "sign-in", "other"}
 )
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024  # a suite is read whole: bounds memory
-_MARK: Final = re2.compile(r"\{\{([A-Za-z0-9_]{1,64})\}\}")
-_WORDS: Final = re2.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_VALUES: Final = re2.compile(
+_MARK: Final = Lazy(r"\{\{([A-Za-z0-9_]{1,64})\}\}")
+_WORDS: Final = Lazy(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_VALUES: Final = Lazy(
     r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,255}|(?:https?://|www\.)[^\s\"'<>]{1,500}"
     r"|\b[A-Z]{2}[0-9]{2}[A-Z0-9]{8,30}\b|\+[0-9][0-9 ()-]{7,20}[0-9]"
 )

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import re2
 import typer
 
 from aegis.cli.options import ConfigFile, Home
 from aegis.cli.output import print_line
+from aegis.core.patterns import Lazy
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TRIES: Final = 600  # evaluations of one case: bounds what a long call costs
 _MOST_READ: Final = 4_194_304  # bytes of a file, as of a request
-_WORD: Final = re2.compile(r"[\p{L}\p{N}]+")
+_WORD: Final = Lazy(r"[\p{L}\p{N}]+")
 _DATA: Final = frozenset({"secret", "pii"})
 
 

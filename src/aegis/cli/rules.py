@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Json
@@ -176,14 +177,13 @@ def _nearest(rule_id: str, rules: RuleSet) -> str:
 
 def examine(rules: RuleSet, *, only: frozenset[str]) -> list[dict[str, Any]]:
     """Try every example of the rules named by `only`, with whether its rule did what the example asks."""
-    from dataclasses import replace
 
     from aegis.detect.rules.cache import default_cache_folder
     from aegis.detect.rules.scanner import Scanner
     from aegis.detect.rules.testing import run
     from aegis.policy.guards.examine import examiner
 
-    chosen = replace(rules, rules=tuple(rule for rule in rules.rules if rule.id in only))
+    chosen = structs.replace(rules, rules=tuple(rule for rule in rules.rules if rule.id in only))
     results = run(chosen, examiner(Scanner(rules, cache=default_cache_folder())))
     return [
         {

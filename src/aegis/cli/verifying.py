@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from itertools import chain, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from msgspec import structs
 
 from aegis.bootstrap.mark import HighWater
 from aegis.bootstrap.state import contradicted
@@ -221,7 +221,7 @@ def verify_folder(
     not_covered.extend(missions.not_checked)
     if missions.not_checked:
         not_covered.extend((NOT_CHECKED_SCOPE,) if scope is None else scope.not_checked)
-    return replace(verified, not_covered=tuple(not_covered))
+    return structs.replace(verified, not_covered=tuple(not_covered))
 
 
 def verify_home(
@@ -287,7 +287,9 @@ def verify_log(
         )
     except LogInvalid as error:
         return None, [error.broken]
-    return replace(verified, not_covered=tuple(one for one in verified.not_covered if one != NOT_COVERED_PAYLOADS)), []
+    return structs.replace(
+        verified, not_covered=tuple(one for one in verified.not_covered if one != NOT_COVERED_PAYLOADS)
+    ), []
 
 
 def _processes(size: int) -> AbstractContextManager[Executor | None]:

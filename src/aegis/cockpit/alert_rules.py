@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import orjson
+from msgspec import structs
 
 from aegis.behaviour.alerts import RULES, group_id
 from aegis.core.ports import Document, Reader, Transaction
@@ -178,14 +179,14 @@ def put_rule(transaction: Transaction, rule: AlertRule) -> None:
         "name": rule.name,
         "watch": rule.watch,
         "limit": rule.limit,
-        "target": asdict(rule.target),
+        "target": structs.asdict(rule.target),
         "by": rule.by,
         "created_at": rule.created_at,
         "fired_at": rule.fired_at,
         "state": rule.state,
         "log": [[sent.message, sent.time, sent.text] for sent in rule.log],
         "told": {group: asdict(told) for group, told in rule.told.items()},
-        "escalate": None if rule.escalate is None else asdict(rule.escalate),
+        "escalate": None if rule.escalate is None else structs.asdict(rule.escalate),
         "escalate_s": rule.escalate_s,
     }
     transaction.put_document(

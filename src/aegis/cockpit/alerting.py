@@ -13,6 +13,8 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any, Final
 
+from msgspec import structs
+
 from aegis.approvals.values import COLLECTION as APPROVALS
 from aegis.approvals.values import from_document
 from aegis.behaviour.alerts import (
@@ -257,7 +259,7 @@ class Alerting:
         event, link = action.replace("_", ".", 1), link_to(base, group or rule.group)
         message = message_of(rule, text, now, event=event, link=link)
         if second is not None:
-            message = replace(message, target=second)
+            message = structs.replace(message, target=second)
         sent = AlertSent(message="" if muted else message.id, time=now, text=text[:MAX_KEPT_CHARS])
         changed = replace(rule.remember(sent), state=state, fired_at=now)
 

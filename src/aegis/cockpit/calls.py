@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+from msgspec import structs
 from starlette.responses import Response
 
 from aegis.cockpit.page import PageRequest, filters, html, page
@@ -117,7 +117,7 @@ def _around(request: PageRequest, receipt: dict[str, Any]) -> dict[str, Any]:
         after: list[Entry] = []
         if receipt.get("session"):
             same = Search(session=receipt["session"], principal=receipt["principal"])
-            before = reader.search(replace(same, before=receipt["index"], limit=AROUND))
+            before = reader.search(structs.replace(same, before=receipt["index"], limit=AROUND))
             after = _next(reader, receipt["index"], same)
     seen = {entry.index for entry in following}
     return {
@@ -131,7 +131,7 @@ def _around(request: PageRequest, receipt: dict[str, Any]) -> dict[str, Any]:
 
 def _next(reader: Reader, index: int, same: Search) -> list[Entry]:
     """Return the next receipts of the session, looked for in a bounded stretch of the log."""
-    found = reader.search(replace(same, before=index + STRETCH, limit=STRETCH))
+    found = reader.search(structs.replace(same, before=index + STRETCH, limit=STRETCH))
     return [entry for entry in reversed(found) if entry.index > index][:AROUND]
 
 

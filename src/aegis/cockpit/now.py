@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
+from msgspec import structs
 from starlette.responses import Response
 
 from aegis.cockpit.page import PageRequest, filters, html, page
@@ -165,7 +166,7 @@ async def now(request: PageRequest) -> Response:
 
 def _rows(request: PageRequest, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the newest rows that match; a filter is a column of the log, so this is by index."""
-    search = replace(Search(limit=ROWS * 2), **wanted)
+    search = structs.replace(Search(limit=ROWS * 2), **wanted)
     with request.services.store.reader() as reader:
         found = reader.search(search)
     rows = [row.members for row in shape(request.services.store, found)]
@@ -175,7 +176,7 @@ def _rows(request: PageRequest, wanted: dict[str, Any]) -> list[dict[str, Any]]:
 def _counted(request: PageRequest, wanted: dict[str, Any], at: int) -> Figures:
     """Return the calls of the last day that match the filters, counted one by one, the newest so many."""
     figures = Figures(counts=[0, 0, 0, 0], reasons=Counter(), minutes={}, complete=True)
-    search = replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
+    search = structs.replace(Search(kind="decision", since=at - DAY_US, limit=MOST_COUNTED), **wanted)
     with request.services.store.reader() as reader:
         found = reader.search(search)
     for entry in found:

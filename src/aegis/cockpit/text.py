@@ -239,7 +239,7 @@ def summary(receipt: Mapping[str, Any]) -> str:
         why = reason(receipt.get("reason", "none"))
         if why:
             parts.append(why)
-        found = rules(receipt.get("guards", ()))
+        found = [rule for rule in rules(receipt.get("guards", ())) if rule != receipt.get("reason")]  # told above
         if found:
             parts.append(", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else ""))
         return " · ".join(parts)

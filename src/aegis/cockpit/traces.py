@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import orjson
@@ -187,6 +188,7 @@ def _curve(source: FlowBox, call: FlowBox, edges: Sequence[Mapping[str, Any]]) -
 
 LISTED: Final = "60"
 TRACED: Final = "200"
+ALIKE: Final = 5  # so many allowed calls in a row that say the same are one line, which opens
 EXPORTED: Final = "1000"
 WHOSE: Final = ("agent", "principal")  # sessions of several agents may have one name
 
@@ -218,15 +220,16 @@ async def trace(request: PageRequest) -> Response:
     found = await _trace(request, _query(request, TRACED))
     receipts = found["items"][::-1]
     lineages = _lineages(receipts)
+    flows_by_receipt = await asyncio.to_thread(_flows, request, receipts)
     return html(
         request,
         "trace.html",
         session=request.path["id"],
         whose={name: request.query[name] for name in WHOSE if request.query.get(name)},
-        rows=_nested(receipts),
+        runs=_runs(_nested(receipts), flows_by_receipt),
         lineages=lineages,
         graph=await _graph(request, lineages),
-        flows=await asyncio.to_thread(_flows, request, receipts),
+        flows=flows_by_receipt,
         drawn=await asyncio.to_thread(_drawn, request),
         next=found["next"],
         later="cursor" in request.query,
@@ -282,6 +285,20 @@ def _nested(receipts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         rows.append({**row_of(receipt), "depth": min(depth, 4), "action": receipt.get("action", "")})
         waiting.extend((child, depth + 1) for child in reversed(below.get(receipt["receipt_id"], ())))
     return rows
+
+
+def _runs(rows: Sequence[dict[str, Any]], flows: Mapping[str, SessionFlow]) -> list[list[dict[str, Any]]]:
+    """Return the rows in their order, those together that say the same: what was decided otherwise stays in sight."""
+
+    def said(row: Mapping[str, Any]) -> tuple[str, ...]:
+        quiet = row["kind"] == "decision" and row["decision"] == "allow" and row["id"] not in flows
+        return (row["agent"], row["tool"], row["summary"], str(row["depth"])) if quiet else (row["id"],)
+
+    runs: list[list[dict[str, Any]]] = []
+    for _, alike in groupby(rows, said):
+        run = list(alike)
+        runs += [run] if len(run) >= ALIKE else [[row] for row in run]
+    return runs
 
 
 async def _graph(request: PageRequest, lineages: list[list[str]]) -> Graph | None:

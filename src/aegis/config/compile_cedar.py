@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import cedarpy
-import re2
 
 from aegis.config.config import Config
 from aegis.config.document import nearest
 from aegis.config.tools import PolicySettings
 from aegis.core.names import Selector, normalise_name, split_selector
 from aegis.core.outcome import EFFECTS, Outcome
+from aegis.core.patterns import Lazy
 from aegis.errors import Problem
 from aegis.policy.dataflow.declare import SENSITIVITIES
 from aegis.policy.guards.cedar import (
@@ -35,9 +35,9 @@ MAX_TEXT: Final = 65_536  # characters of one policy: bounds parsing and validat
 MAX_BRACKETS: Final = 20
 MAX_IFS: Final = 64
 
-_PIECES: Final = re2.compile(r'"(?:[^"\\]|\\(?:.|\n))*"|//[^\n]*|[(\[{]|[)\]}]|\bif\b')
-_HAS: Final = re2.compile(r'\bhas\s+("(?:[^"\\]|\\.)*"|\w+(?:\s*\.\s*\w+)*)')
-_NAMED: Final = re2.compile(r'\b(?:Tool|Server)\s*::\s*"((?:[^"\\]|\\.)*)"')
+_PIECES: Final = Lazy(r'"(?:[^"\\]|\\(?:.|\n))*"|//[^\n]*|[(\[{]|[)\]}]|\bif\b')
+_HAS: Final = Lazy(r'\bhas\s+("(?:[^"\\]|\\.)*"|\w+(?:\s*\.\s*\w+)*)')
+_NAMED: Final = Lazy(r'\b(?:Tool|Server)\s*::\s*"((?:[^"\\]|\\.)*)"')
 
 
 def compile_cedar_guard(config: Config, problems: list[Problem]) -> CedarGuard | None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import orjson
+from msgspec import Struct, field
 from pydantic import ValidationError
 
 from aegis.config.config import Config, read_text
@@ -35,8 +35,7 @@ from aegis.core.outcome import risk_of
 from aegis.errors import ConfigError, ExtensionError, Problem
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolLook:
+class ToolLook(Struct, frozen=True, kw_only=True):
     """How one tool is looked at; `dryrun` says that it can tell by itself."""
 
     preview: ToolPreview | None = None
@@ -46,8 +45,7 @@ class ToolLook:
 _NOTHING = ToolLook()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Previews:
+class Previews(Struct, frozen=True, kw_only=True):
     """What a policy says about previews."""
 
     rules: PreviewRules = field(default_factory=lambda: PreviewRules(enabled=False))

@@ -10,15 +10,15 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-import re2
 import yaml
+from msgspec import Struct
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.errors import ConfigError, Problem
 
 MAX_BYTES: Final = 1_048_576  # a configuration is written by people: bounds parsing
@@ -29,20 +29,18 @@ _WORDS: Final[dict[str, bool | None]] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-_INTEGER: Final = re2.compile(r"[-+]?[0-9]{1,30}")
-_FLOAT: Final = re2.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
+_INTEGER: Final = Lazy(r"[-+]?[0-9]{1,30}")
+_FLOAT: Final = Lazy(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Where a value was written; line 0 is unknown."""
 
     file: str
     line: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class YamlNode:
+class YamlNode(Struct, frozen=True, kw_only=True):
     """A value and its place: a scalar, a list of nodes, or a mapping of nodes."""
 
     value: Any

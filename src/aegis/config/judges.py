@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-import re2
 from pydantic import AfterValidator, Field, model_validator
 
 from aegis.config.fields import Description, Name, Names, Section, Size, Tier, Timeout, written
 from aegis.config.models import EndpointSettings
 from aegis.config.sections import Folder
 from aegis.core.outcome import Effect
+from aegis.core.patterns import Lazy
 
 MAX_PANEL = 15  # judges of one entry: each is a run of its own
 MAX_COMMANDS = 100
 MAX_HOSTS = 100
-_HOST = re2.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,15}(:[1-9][0-9]{0,4})?")
+_HOST = Lazy(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,15}(:[1-9][0-9]{0,4})?")
 
 Share = Annotated[float, Field(ge=0, le=1, strict=False), written("a number from 0 to 1")]
 

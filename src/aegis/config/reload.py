@@ -10,10 +10,11 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from aegis.config.compile import Policy, compile_policy
 from aegis.config.config import Config, check_version, parse_config
@@ -98,8 +99,7 @@ Trigger = Literal["file", "signal", "api"]
 MAX_PROTECTED: Final = 1_000  # each is looked for in every call
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """A configuration that is about to replace another; `by` is the principal, or empty for the file."""
 
     trigger: Trigger
@@ -111,8 +111,7 @@ class Change:
 Record = Callable[[Change], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InForce:
+class InForce(Struct, frozen=True, kw_only=True):
     """A configuration, the text that it was read from where there is one, and its policy; replaced as one."""
 
     config: Config

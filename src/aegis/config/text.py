@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.config.document import dump, plain, read
 from aegis.config.reload import PolicyHolder
@@ -139,8 +140,7 @@ SHORT_ID: Final = 14  # characters that tell one id from others made in the same
 EXPIRES_DAYS: Final = 30  # an exception that nobody looks at again ends by itself
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remedy:
+class Remedy(Struct, frozen=True, kw_only=True):
     """One change that takes away one refusal.
 
     `text` says it in a sentence, `lines` are those of `aegis.yaml` (empty where no configuration does it), `exception`

@@ -8,11 +8,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.context.heads import COLLECTION, check_goes_on, note_child, note_owner, note_said, read_head
 from aegis.context.sessions import (
@@ -44,8 +43,7 @@ OpeningSteps = Generator[Unit, tuple[Recorded, ...], OpenedSession]
 MAX_OPENING_TURNS: Final = 256  # that are said with an opening: each is recorded by itself
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True, kw_only=True):
     """What a host says of a session that it opens.
 
     `tools` are what it offers the agent, `proof` answers a challenge of the mission's holder key, `owner` is the

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import orjson
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.core.call import MAX_NAME_CHARS, MAX_TASK_CHARS, check_name
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
@@ -56,8 +55,7 @@ _ROOTS: Final = ("/", "/home", "/root", "/var", "/opt", "/srv", "/mnt", "/tmp") 
 _SECRETS: Final = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".docker", ".aegis", ".azure", ".config"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionRecorded:
+class SessionRecorded(Struct, frozen=True, kw_only=True):
     """An open session: its trusted task and its owner, and where the log keeps its opening.
 
     `task` and `owner` are `None` where they were erased; there may be no owner, and no `parent`.
@@ -175,8 +173,7 @@ def key_of_session(principal_id: str, session: str) -> str:
     return orjson.dumps([principal_id, session]).decode()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True, kw_only=True):
     """What is known of a session; nothing for one that was not opened."""
 
     mounts: tuple[str, ...] = ()

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import orjson
+from msgspec import Struct
 
 from aegis.context.sessions import find_session, opening, session_key
 from aegis.core.call import check_name
@@ -44,8 +44,7 @@ Note = Callable[[Transaction, str, str, "UserTurn"], None]
 TurnSteps = Generator[Unit, tuple[Recorded, ...], SaidTurn]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class UserTurn:
+class UserTurn(Struct, frozen=True, kw_only=True):
     """One turn as the host brings it; without a number it is the next. `documents` are what the user pasted."""
 
     text: str

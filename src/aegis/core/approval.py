@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field, structs
 
 from aegis.core.principal import Principal
 
@@ -14,8 +15,7 @@ FileOperation = Literal["write", "append", "delete", "move", "copy", "mkdir"]
 LABEL: Final = "one run, under other conditions"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolPreview:
+class ToolPreview(Struct, frozen=True, kw_only=True):
     """What the registry says about looking at one tool's effect.
 
     `arguments` maps what a kind needs (`command`, `cwd`, `path`, `to`, `content`, `statement`, `method`,
@@ -31,8 +31,7 @@ class ToolPreview:
     url: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PreviewRules:
+class PreviewRules(Struct, frozen=True, kw_only=True):
     """What holds for every preview of a deployment.
 
     `workspace` is where agents work, for sessions that name no mounts; `programs` are further read-only
@@ -55,8 +54,7 @@ class PreviewRules:
     private: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Looked:
+class Looked(Struct, frozen=True, kw_only=True):
     """One held call to be looked at: what would run, and where. `tool_preview` is the registry's word, if any."""
 
     tool: str
@@ -68,8 +66,7 @@ class Looked:
     tool_preview: ToolPreview | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True, kw_only=True):
     """What a look came to. Only `done` shows an effect; nothing of it is ever a yes.
 
     `none` means that there is no way to look here, `failed` that looking went wrong; `why` says it in
@@ -108,8 +105,7 @@ Narrowing = Literal["fixed", "lower", "remove", "shorten"]
 """What an approver may make of one argument: nothing, a number nearer to zero, nothing at all, fewer words."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Notifier:
+class Notifier(Struct, frozen=True, kw_only=True):
     """Where word of a held call is sent. `url` and `secret` are references or plain text, never resolved here.
 
     `private` names hosts on private addresses that may be spoken to; `arguments` adds the masked
@@ -126,8 +122,7 @@ class Notifier:
     people: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApprovalPolicy:
+class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     """How one held call is released.
 
     `approvers` are `role:NAME`, `group:NAME` or `user:NAME`, in the order in which `on_timeout: next`
@@ -162,14 +157,14 @@ class ApprovalPolicy:
 
     def elsewhere(self) -> ApprovalPolicy:
         """The policy for the same tool of another server: what it loosens holds for the server that it names alone."""
-        return replace(self, narrow=tuple(one for one in self.narrow if one[1] == "fixed"))
+        return structs.replace(self, narrow=tuple(one for one in self.narrow if one[1] == "fixed"))
 
     def stricter(self, other: ApprovalPolicy) -> ApprovalPolicy:
         """Both policies at once: whoever answers must stand in both lists, and nothing of either is loosened."""
         also = self.also
         if set(other.approvers) != set(self.approvers):
             also = (*also, other.approvers)
-        return replace(
+        return structs.replace(
             self,
             timeout_seconds=min(self.timeout_seconds, other.timeout_seconds),
             on_timeout="block" if "block" in (self.on_timeout, other.on_timeout) else "next",
@@ -181,8 +176,7 @@ class ApprovalPolicy:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApprovalRules:
+class ApprovalRules(Struct, frozen=True, kw_only=True):
     """What holds for all held calls of a deployment.
 
     `groups` are people by the name of their group. `hourly_limit` is how many calls one person may

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 BreakKind = Literal[
     "edited", "deleted", "reordered", "duplicated", "chain_broken", "clock_went_back", "fork", "tail_cut",
@@ -54,8 +55,7 @@ MEANING: Final[dict[BreakKind, str]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Break:
+class Break(Struct, frozen=True, kw_only=True):
     """One defect. `line` counts from 1 and is 0 where the defect is not on a line; `index` is -1 if unknown.
 
     `detail` names members, never their values.

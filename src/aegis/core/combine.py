@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from msgspec import Struct, structs
@@ -137,7 +136,7 @@ def _answered(report: Report, evidence: EvidencePolicy) -> Report:
         finding = lack(report.guard, name, answer)
         if (finding.path, finding.message) not in named and len(named) + len(added) < MAX_NAMED:
             added.append(finding)
-    return replace(
+    return structs.replace(
         report,
         outcome=max(report.outcome, answer),
         reason=report.reason if answer <= report.outcome else lacking,

@@ -28,8 +28,7 @@ class ReceiptRef(Struct, frozen=True, kw_only=True):
     leaf_hash: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenedSession:
+class OpenedSession(Struct, frozen=True, kw_only=True):
     """An open session, and where the log keeps its opening.
 
     `fresh` says that it was not open before. Where its mission names a holder key, `audience` is what
@@ -43,16 +42,14 @@ class OpenedSession:
     number: int = 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ParentSession:
+class ParentSession(Struct, frozen=True, kw_only=True):
     """The session that one was opened from, and the call of it that did so, where the host says."""
 
     session: str
     call_id: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EndedSession:
+class EndedSession(Struct, frozen=True, kw_only=True):
     """A session that has ended, and where the log keeps that; `fresh` says that it was not there before."""
 
     session: str
@@ -60,8 +57,7 @@ class EndedSession:
     fresh: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SaidTurn:
+class SaidTurn(Struct, frozen=True, kw_only=True):
     """One turn of a session's user, its number, and where the log keeps it; `fresh` says that it was not there."""
 
     session: str
@@ -70,8 +66,7 @@ class SaidTurn:
     fresh: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApprovalRef:
+class ApprovalRef(Struct, frozen=True, kw_only=True):
     """The approval that a held call waits for; `expires_at` is RFC 3339, UTC.
 
     `waiting_for` is the evidence that a deferred call waits for; one that waits for people has none.
@@ -91,8 +86,7 @@ class ApprovalRef:
         return f"/v1/approvals/{self.id}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeclaredPlan:
+class DeclaredPlan(Struct, frozen=True, kw_only=True):
     """A plan that a host declared: its digest, and where the log keeps it; `fresh` says that it was not there.
 
     A plan that lets more through than the one in force waits for a person: then `approval` says where, and the plan

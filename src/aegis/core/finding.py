@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that a guard saw, at one place of the call.
 
     `path` is a JSON pointer into the arguments (or the result); a key is pointed at by its own
@@ -29,16 +29,14 @@ class Finding:
     origins: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Patch:
+class Patch(Struct, frozen=True, kw_only=True):
     """Replace the value at the JSON pointer `path` with `value`."""
 
     path: str
     value: Any
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """Says that a guard ran, and what it makes of the call.
 
     `outcome` is what the guard demands for what it saw; `missing` names evidence that it needed and

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from aegis.core.names import Selector
 from aegis.core.outcome import Effect, Risk
 
@@ -15,8 +17,7 @@ Api = Literal["openai", "anthropic"]
 Consensus = Literal["weighted_average", "majority", "unanimous", "best_of_n"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelSpec:
+class ModelSpec(Struct, frozen=True, kw_only=True):
     """A model behind an endpoint. `key` is a reference, resolved when it is used; prices are per million tokens,
     in millionths of the currency that the operator counts in."""
 
@@ -30,8 +31,7 @@ class ModelSpec:
     price_out: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeTools:
+class JudgeTools(Struct, frozen=True, kw_only=True):
     """What a judge may do: commands by their first words, searches and reads below the worker's mounts."""
 
     commands: tuple[str, ...] = ()
@@ -53,8 +53,7 @@ class JudgeTools:
         return tuple(name for name, is_on in on.items() if is_on)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeLimits:
+class JudgeLimits(Struct, frozen=True, kw_only=True):
     """Bounds of one run: turns of the conversation, tokens, seconds, and what its programs may use."""
 
     turns: int = 8
@@ -88,8 +87,7 @@ class JudgeSpec:
     folder: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeSelect:
+class JudgeSelect(Struct, frozen=True, kw_only=True):
     """Which calls are looked at; every member that is given must hold."""
 
     tools: tuple[Selector, ...] = ()
@@ -117,8 +115,7 @@ class Validator:
     cache_seconds: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ceiling:
+class Ceiling(Struct, frozen=True, kw_only=True):
     """What may be spent in one day (UTC) before calls go to a person; `None` is no ceiling."""
 
     tokens: int | None = None

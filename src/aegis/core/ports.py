@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Struct
@@ -96,8 +95,7 @@ class Document(Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Search:
+class Search(Struct, frozen=True, kw_only=True):
     """Which entries to list, newest first; empty members do not restrict. Times are microseconds."""
 
     kind: str = ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aegis.core.names import Selector
 from aegis.core.outcome import Role
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Principal:
+class Principal(Struct, frozen=True, kw_only=True):
     """The holder of a credential. `tools` limits an agent to what the selectors cover; empty is no limit."""
 
     id: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aegis.core.canonical import canonical, sha256
 
 MEMBERS: Final = ("title", "description", "input_schema", "output_schema", "annotations")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolDescription:
+class ToolDescription(Struct, frozen=True, kw_only=True):
     """One tool as it was announced. Nothing in it is trusted: whoever runs the server wrote it."""
 
     name: str

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from aegis.core.effects import KIND_OF, MAX_VALUES, ResourceEffect
 from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
+from aegis.core.patterns import compile_all
 from aegis.core.text import TextRole
 from aegis.detect.extract import exceeded
 from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
@@ -46,9 +46,10 @@ _MOST_PROGRAMS: Final = 64  # pieces of code in one command that are parsed; a c
 
 
 def preload() -> None:
-    """Import every parser now; without it the first text that needs one waits for that."""
+    """Import every parser and compile every pattern now; without it the first text that needs one waits for that."""
     for name in ("code", "shell.windows", "sql"):
         importlib.import_module(f"aegis.detect.{name}")
+    compile_all()
 
 
 class Gathering(Struct):
@@ -122,7 +123,7 @@ class Gathering(Struct):
             self.limits = self.limits or [exceeded("decoding", text.path)]
         else:
             self.shortened = True
-            self.notes.append(replace(exceeded("decoding", text.path), guard="facts", outcome=Outcome.ALLOW))
+            self.notes.append(structs.replace(exceeded("decoding", text.path), guard="facts", outcome=Outcome.ALLOW))
 
     def note(self, rule: str, category: Category, text: Text, message: str, evidence: str) -> None:
         self.notes.append(

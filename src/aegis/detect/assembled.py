@@ -12,9 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-import re2
-
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.quick import one_of
@@ -74,16 +73,14 @@ _STARTS_LINE: Final = one_of(
     r"^\s*(?:[\w.@%$\"'({!:\[\\#]|~/|/(?:usr|opt|bin|sbin|home|\S*bin/|\S+\.(?:sh|py)\b|\S+\s))"
 )
 _NO_LINE: Final = one_of(r"^\s*(?:[/~.*]|\.\.|\d+|\S+/|\S*://\S*)\s*$")
-_RUNNABLE: Final = re2.compile(r"^\./|^(?:/[\w.-]+){0,8}/s?bin/[^/]+$|^[^:]*\.(?:sh|bash|py|pl|rb|js|exe|bat|cmd|ps1)$")
-_BLANK: Final = re2.compile(r"\s")
-_STATEMENT: Final = re2.compile(
+_RUNNABLE: Final = Lazy(r"^\./|^(?:/[\w.-]+){0,8}/s?bin/[^/]+$|^[^:]*\.(?:sh|bash|py|pl|rb|js|exe|bat|cmd|ps1)$")
+_BLANK: Final = Lazy(r"\s")
+_STATEMENT: Final = Lazy(
     r"(?i)^\s*\(?\s*(?:select|insert|update|delete|with|create|drop|alter|truncate|merge|explain|show|grant|revoke|copy|call|"
     r"exec(?:ute)?|replace|values|begin|start|commit|rollback|set|use|pragma|vacuum|analyze|describe|declare|lock|--|/\*)\b"
 )
-_RUNS: Final = re2.compile(
-    r"(?i)(?:^|[_\W])(?:run|exec|execute)(?:[_\W]|$)|^(?:run|exec)"
-)  # tools that run what they get
-_NAME: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_RUNS: Final = Lazy(r"(?i)(?:^|[_\W])(?:run|exec|execute)(?:[_\W]|$)|^(?:run|exec)")  # tools that run what they get
+_NAME: Final = Lazy(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 class Whole(NamedTuple):

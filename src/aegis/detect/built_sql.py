@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import re2
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of
 
 MOST_BUILT: Final = 32  # statements that one text builds and that are read
@@ -23,13 +23,13 @@ _BUILDS: Final = one_of(
     r"(?i)\bexec(?:ute)?\b\s*(?:immediate\b|\(|@|n?'|format\b|concat\b|[a-z_@:])|\bsp_executesql\b|\bprepare\b|\bdo\s+(?:language\s+\w+\s+)?\$|"
     r"\bquery_to_xml\s*\(|\bdblink(?:_exec)?\s*\(|\bopenquery\b|\bas\s+\$\w*\$|\bdbms_sql\b|\bcreate\s+event\b"
 )
-_STATEMENT: Final = re2.compile(
+_STATEMENT: Final = Lazy(
     r"(?is)^\s*(?:drop|delete|truncate|alter|update|insert|create|grant|revoke|copy|exec|execute|select|with|merge|shutdown|backup|"
     r"do|declare|begin|call|set|load|attach|detach|lock|kill|vacuum|reindex|refresh|use)\b"
 )
-_RUNNING: Final = re2.compile(r"(?i)\b(?:execute\s+immediate|execute|exec|call|prepare\s+\w+\s+from)\b")
-_PREPARED: Final = re2.compile(r"(?i)\bprepare\s+\w+\s*(?:\([^)]{0,200}\))?\s+as\s+([^;]+)")
-_DOLLARS: Final = re2.compile(r"\$(\w*)\$")
+_RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|prepare\s+\w+\s+from)\b")
+_PREPARED: Final = Lazy(r"(?i)\bprepare\s+\w+\s*(?:\([^)]{0,200}\))?\s+as\s+([^;]+)")
+_DOLLARS: Final = Lazy(r"\$(\w*)\$")
 _JOINS: Final = frozenset({TokenType.PLUS, TokenType.DPIPE})
 _STRINGS: Final = frozenset({
     TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING,
@@ -200,16 +200,16 @@ def _function(name: str, tokens: Sequence[Token], at: int, variables: dict[str, 
 _CYPHER: Final = one_of(
     r"(?i)\b(?:match|merge|create)\s*\(|\bcall\s+(?:apoc|dbms|db)\.|\bload\s+csv\b|\bdrop\s+(?:database|constraint|index)\b"
 )
-_EVERY_NODE: Final = re2.compile(
+_EVERY_NODE: Final = Lazy(
     r"(?is)\bmatch\s*(?:\w+\s*=\s*)?\(\s*\w*\s*\)\s*(?:-\s*\[\s*\w*\s*\]\s*-?>?\s*\(\s*\w*\s*\)\s*)?(?:optional\s+match\s[^;]{0,200}?)?(?:with\s+\w+(?:\s+limit\s+\d+)?\s+)?"
     r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
 )
-_EVERY_OF_LABEL: Final = re2.compile(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
-_DROPS: Final = re2.compile(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
-_READS_FILE: Final = re2.compile(
+_EVERY_OF_LABEL: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
+_DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
+_READS_FILE: Final = Lazy(
     r"(?i)\bload\s+csv\b.{0,60}'(?:file:/+[^']*(?:etc|proc|root|home|users|windows)|https?://(?:169\.254|127\.|localhost|10\.|metadata))"
 )
-_RUNS: Final = re2.compile(
+_RUNS: Final = Lazy(
     r"(?i)\bcall\s+(?:apoc\.(?:cypher\.runFile|systemdb\.execute|trigger\.(?:add|install)|custom\.\w+|load\.driver)|dbms\.(?:security\.\w+|killQuer\w+|setConfigValue))"
 )
 

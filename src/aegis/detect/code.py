@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import re2
+from msgspec import Struct, field
 from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
@@ -42,10 +42,10 @@ _UNITS: Final = 1  # of effort that a character of a call costs
 # their steps show to find the way out of many.
 _MOST_OPEN: Final = 64
 _STURDY: Final[frozenset[CodeLanguage]] = frozenset({"python", "javascript", "php"})
-_LOADED: Final = re2.compile(
+_LOADED: Final = Lazy(
     r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
 )
-_ITEM: Final = re2.compile(r"""\[['"`](\w{1,60})['"`]\]""")
+_ITEM: Final = Lazy(r"""\[['"`](\w{1,60})['"`]\]""")
 
 
 class CodeCall(NamedTuple):
@@ -177,77 +177,76 @@ def _aliases(node: Node, aliases: dict[str, str]) -> None:
             aliases[text_of(child)] = prefix + text_of(child)
 
 
-_SHELL_CALLS: Final = re2.compile(
+_SHELL_CALLS: Final = Lazy(
     r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:(?:child_process|cp|shell|shelljs|process|require)\.)*(?:exec|execsync|"
     r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
     r"asyncio\.create_subprocess_shell|call|check_output|check_call)$"
 )
-_RUNS_TEXT: Final = re2.compile(
+_RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
     r"setinterval)|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
 )
-_UNPICKLES: Final = re2.compile(
+_UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
     r"full_load)$|^unserialize$|(?:^|\.)unserialize$|^serialize\.unserialize$"
 )
-_SENDS: Final = re2.compile(
+_SENDS: Final = Lazy(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
     r"curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
-_NETWORK_SENDS: Final = re2.compile(
+_NETWORK_SENDS: Final = Lazy(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
 )
-_FETCHED: Final = re2.compile(
+_FETCHED: Final = Lazy(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders"
 )
-_DECODED: Final = re2.compile(
+_DECODED: Final = Lazy(
     r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
     r"\batob\s*\(|,\s*['\"](?:base64|hex)['\"]\s*\)|base64_decode|gzinflate|gzuncompress|str_rot13|convert_uudecode|"
     r"codecs\.decode|marshal\.loads|fromcharcode|\bchr\s*\([^)]*\)\s*(?:for|\+|\.)|hex2bin|strrev\s*\("
 )
 # The argument of what runs a text: what a function of the program turns back, or a text that nobody can read.
-_HIDDEN_CODE: Final = re2.compile(
+_HIDDEN_CODE: Final = Lazy(
     r"(?i)^\(\s*(?:\w+\.){0,4}_*(?:decode|decrypt|decipher|deobfuscate|decompress|reveal|unhide|unxor|xor|unscramble)\w{0,20}\s*\("
 )
-_HIDDEN_TEXT: Final = re2.compile(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
-_ENVIRONMENT: Final = re2.compile(
+_HIDDEN_TEXT: Final = Lazy(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
+_ENVIRONMENT: Final = Lazy(
     r"\b\w+\.environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
 )
-_STRINGS: Final = re2.compile(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
-_ESCAPES_SANDBOX: Final = re2.compile(
+_STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
+_ESCAPES_SANDBOX: Final = Lazy(
     r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
     r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
 )
-_DUPLICATES: Final = re2.compile(
+_DUPLICATES: Final = Lazy(
     r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"
 )
-_CONNECTS: Final = re2.compile(
+_CONNECTS: Final = Lazy(
     r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
 )
-_SHELL_NAME: Final = re2.compile(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
-_PRIVILEGE: Final = re2.compile(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
+_SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
+_PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
 # A command that is what a request or a message says, with nothing of the program's own before it.
-_ASKED_FROM_OUTSIDE: Final = re2.compile(
+_ASKED_FROM_OUTSIDE: Final = Lazy(
     r"^\(\s*(?:(?:flask\.)?request\.(?:args|form|values|json|GET|POST|data|get_json|query_params|cookies|headers)\b|"
     r"req\.(?:query|body|params|headers)\b|(?:m|msg|message|update\.message|event|ctx\.message)\.(?:text|content|body)\b|"
     r"(?:s|sock|conn|client|c)\.recv\()"
 )
 # What another machine sent, as it comes in pieces or at once, and what runs it.
-_COMES_IN: Final = re2.compile(
+_COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
     r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
-_FORK: Final = re2.compile(
+_FORK: Final = Lazy(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
 
 
-@dataclass(kw_only=True, slots=True)
-class CodeFacts:
+class CodeFacts(Struct, kw_only=True):
     """What one piece of code does; `signals` are stable names with the piece that shows them."""
 
     too_long: bool = False
@@ -456,7 +455,7 @@ def _flows(code: Code) -> dict[str, frozenset[str]]:
     return kinds
 
 
-_NAME: Final = re2.compile(r"\$?[A-Za-z_]\w*")
+_NAME: Final = Lazy(r"\$?[A-Za-z_]\w*")
 
 
 def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 import orjson
-import re2
+
+from aegis.core.patterns import Lazy
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
 _NAME: Final = r"(?:[A-Za-z_][\w.]*|`[\w ./-]+`|\[[\w ./-]+\])"
@@ -26,17 +27,17 @@ _TERM: Final = (
 _JOIN: Final = r"(?:\s+(?i:and|or)\s+|\s*(?:&&?|\|\|?)\s*)"
 _ONE: Final = rf"(?:(?:(?i:not)\s+|[!~(]\s*)*{_TERM}\s*\)*)"
 _ORDER: Final = rf"(?:\s+(?i:order\s+by)\s+{_NAME}(?:\s+(?i:asc|desc))?(?:\s*,\s*{_NAME}(?:\s+(?i:asc|desc))?)*)?"
-_CONDITION: Final = re2.compile(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*{_ORDER}\s*$")
-_COMPARED: Final = re2.compile(r"(\w+)\s*(?:==?|(?i:like)|<=|>=)\s*(\w+)")
-_ITSELF: Final = re2.compile(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:true|false|null|none)\b")
+_CONDITION: Final = Lazy(rf"^\s*{_ONE}(?:{_JOIN}{_ONE})*{_ORDER}\s*$")
+_COMPARED: Final = Lazy(r"(\w+)\s*(?:==?|(?i:like)|<=|>=)\s*(\w+)")
+_ITSELF: Final = Lazy(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:true|false|null|none)\b")
 
 # What somebody remarks behind a condition: plain words; what follows is cut off of nothing, as the condition is whole.
-_REMARK: Final = re2.compile(r"\s--\s+\p{L}[\p{L}\p{N} ,.]+$")
+_REMARK: Final = Lazy(r"\s--\s+\p{L}[\p{L}\p{N} ,.]+$")
 
 # A search of an engine: words, phrases and fields, joined by AND, OR and NOT.
 _PHRASE: Final = r"\"[^\s\"'=;`][^\"'=;`]*[^\s\"'=;`]\""
 _ATOM: Final = rf"(?:{_PHRASE}|[A-Za-z_]+:(?:{_PHRASE}|[\w.@*/-]+)|-?[\w.@*/+-]+)"
-_SEARCH: Final = re2.compile(rf"^\(?{_ATOM}\)?(?:\s+\(?{_ATOM}\)?)*$")
+_SEARCH: Final = Lazy(rf"^\(?{_ATOM}\)?(?:\s+\(?{_ATOM}\)?)*$")
 
 
 def is_condition(text: str) -> bool:
@@ -62,7 +63,7 @@ _JOINS: Final = frozenset({"$and", "$nor", "$or"})
 _COMPARES: Final = frozenset({
     "$all", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$ne", "$nin", "$not", "$size",
 })  # fmt: skip
-_OF_LOGIN: Final = re2.compile(r"(?i)user|login|mail|name|pass|pwd|pin|otp|secret|token|key|code")
+_OF_LOGIN: Final = Lazy(r"(?i)user|login|mail|name|pass|pwd|pin|otp|secret|token|key|code")
 
 
 def is_filter(text: str) -> bool:
@@ -93,11 +94,9 @@ def _is_compared(wanted: Any) -> bool:
 
 
 # Prose with code in it, as Markdown writes it: `npm ci` between words of a sentence.
-_SPAN: Final = re2.compile(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
-_SENTENCE: Final = re2.compile(
-    r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00)*$"
-)
-_WORDS: Final = re2.compile(r"\p{L}{2,}")
+_SPAN: Final = Lazy(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
+_SENTENCE: Final = Lazy(r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00)*$")
+_WORDS: Final = Lazy(r"\p{L}{2,}")
 _LEAST_WORDS: Final = 3
 
 

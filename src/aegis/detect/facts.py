@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
@@ -138,8 +137,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReadLimits:
+class ReadLimits(Struct, frozen=True, kw_only=True):
     """How far one value is walked; going over any bound is a finding, never a plain allow."""
 
     max_depth: int = 32

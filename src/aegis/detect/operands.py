@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
 from aegis.detect.paths import LONGEST, plain_path
 from aegis.detect.shell.tree import Command
@@ -62,9 +61,9 @@ _ALIASES: Final = {
     "adduser": "useradd",
 }
 # What may stand in front of a path in one word: `--file=`, `of=`, `@`, `-C`.
-_LEAD: Final = re2.compile(r"^(?:-{0,2}[A-Za-z][\w-]{0,40}=@?|[@<]|-[A-Za-z])(?:[/~.]|file:)")
+_LEAD: Final = Lazy(r"^(?:-{0,2}[A-Za-z][\w-]{0,40}=@?|[@<]|-[A-Za-z])(?:[/~.]|file:)")
 STARTED: Final = "xargs "  # in front of a program that is given what a pipe brings as its operands
-_BLANK: Final = re2.compile(r"\s")
+_BLANK: Final = Lazy(r"\s")
 
 
 def plain(command: Command) -> Command:

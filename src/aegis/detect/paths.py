@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Final, Literal
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of, remembered
 
 _FILES_OF_SECRETS: Final = (
@@ -64,9 +63,9 @@ _MOST_BRACED: Final = 64  # words that one word with braces stands for; of more 
 _WILDCARD: Final = r"[*?\[]|[@+!]\("
 _WILD: Final = one_of(_WILDCARD)
 _MOST_STARS: Final = 16  # wildcards of a pattern that is compared; one with more names nothing in particular
-_BRACKETS: Final = re2.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
-_GROUPS: Final = re2.compile(r"[?@+!*]\([^()/]*\)")  # of the extended patterns of bash
-_RANGE: Final = re2.compile(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$")
+_BRACKETS: Final = Lazy(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
+_GROUPS: Final = Lazy(r"[?@+!*]\([^()/]*\)")  # of the extended patterns of bash
+_RANGE: Final = Lazy(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$")
 _ODDITY: Final = r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
 _ODD: Final = one_of(_ODDITY)
 # All that a path of ASCII needs to be looked at closely: the name of a secret, or a way to spell another path.
@@ -125,7 +124,7 @@ def is_settings_file(path: str) -> bool:
 
 
 # A path as people write it: from a root, a home or a folder on, with nothing in it that another reader would undo.
-_PLAIN_PATH: Final = re2.compile(r"^(?:~|[A-Za-z]:)?[/\\]?[\w.@+,=()~#-][\w.@+,=()~# /\\-]*$")
+_PLAIN_PATH: Final = Lazy(r"^(?:~|[A-Za-z]:)?[/\\]?[\w.@+,=()~#-][\w.@+,=()~# /\\-]*$")
 
 
 @remembered

@@ -244,6 +244,12 @@ def _shown(segments: Sequence[str]) -> str:
     return f"/{'/'.join(segments[1:])}" if segments[0] == "/" else "/".join(segments)
 
 
+def kept_at(path: str) -> Resource | None:
+    """Return what a file keeps for a person or a program that nobody else reads; `None` for every other file."""
+    place = place_of(path) if "/" in path or "\\" in path else None
+    return place.resource if place is not None and place.resource in ("browser-data", "credential", "sensor") else None
+
+
 # Preferences, as a desktop keeps them
 
 _TYPES: Final = frozenset({"-bool", "-boolean", "-int", "-integer", "-string", "-float", "-array", "-dict", "-data"})

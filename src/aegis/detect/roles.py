@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import re2
-
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.conditions import is_boolean_search, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
@@ -19,7 +18,7 @@ from aegis.detect.extract import Raw
 # thing is (`file_path`, `queryUrl`). They are the weakest evidence: a declared role, then the string itself, come
 # first.
 
-_WORD: Final = re2.compile(r"[A-Z]+[a-z]*|[a-z]+")
+_WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal"),
     "sql": ("sql", "statement", "statements", "stmt"),
@@ -323,15 +322,15 @@ _RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "cont
 _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 
 
-_FILE: Final = re2.compile(
+_FILE: Final = Lazy(
     r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12}|(?:Make|Docker|Jenkins|Proc)file|LICENSE|README)$"
 )
 # A short text of one line is as much a value as any other: what is put into a query, a command or a path.
 _SHORT: Final = 200
 # What a text for people does not begin with: at most one word, and then a sign that ends a value.
-_ENDS_VALUE: Final = re2.compile(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
+_ENDS_VALUE: Final = Lazy(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
 # A quotation that opens behind a blank and closes before one ends no value: `Mug "Best dad"`.
-_QUOTED: Final = re2.compile(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
+_QUOTED: Final = Lazy(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
 _VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import orjson
-import re2
 import yaml
 
 from aegis.core.effects import Resource
+from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.tool_files import language_by_ending
 
@@ -38,7 +38,7 @@ _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", 
 
 
 # A program that lies where everybody can write, started by a file that runs by itself.
-_LOOSE_START: Final = re2.compile(
+_LOOSE_START: Final = Lazy(
     r"(?m)(?:^|[;&|(]|\b(?:nohup|exec|bash|sh|source|setsid|sudo|env|python3?|\.))[ \t]*[\"']?"
     r"((?:/tmp|/dev/shm|/var/tmp)/[^\s;&|\"']+)"
 )

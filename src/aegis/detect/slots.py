@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.roles import words_of
 
 SlotType = Literal["number", "host", "id", "date", "email", "code", "phone"]
@@ -30,20 +29,20 @@ _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
 _BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.items() for word in words}
 # No bounds in them: the length is asked first, and bounds make a pattern large.
 _FITS: Final[Mapping[SlotType, Any]] = {
-    "number": re2.compile(r"\s*[-+]?[\d.,_ ]+(?:e[-+]?\d+)?\s*[%\pL/°]*\.?\s*"),
-    "host": re2.compile(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
-    "id": re2.compile(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*"),
-    "date": re2.compile(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
-    "email": re2.compile(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
-    "code": re2.compile(r"\s*[\pL\pN.,'’/()&_+: -]+\s*"),
-    "phone": re2.compile(r"\s*[\pL\pN()+./#, -]+\s*"),
+    "number": Lazy(r"\s*[-+]?[\d.,_ ]+(?:e[-+]?\d+)?\s*[%\pL/°]*\.?\s*"),
+    "host": Lazy(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
+    "id": Lazy(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*"),
+    "date": Lazy(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
+    "email": Lazy(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
+    "code": Lazy(r"\s*[\pL\pN.,'’/()&_+: -]+\s*"),
+    "phone": Lazy(r"\s*[\pL\pN()+./#, -]+\s*"),
 }
 # Marks of a language that something behind the tool would read: of queries, shells, templates, markup, paths, headers.
-_SYNTAX: Final = re2.compile(
+_SYNTAX: Final = Lazy(
     r"'|\"|`|;|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
 )
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
-_APOSTROPHE: Final = re2.compile(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
+_APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
 _LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
 
 

@@ -8,17 +8,17 @@ its length allows is not read, and says that too: what is read depends on the te
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
-import re2
+from msgspec import Struct, field
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.built_sql import built_statements, cypher_effects
 from aegis.detect.facts import Effort
 
@@ -62,8 +62,7 @@ _READ_WORDS: Final = frozenset({
 })  # fmt: skip
 
 
-@dataclass(kw_only=True, slots=True)
-class SqlFacts:
+class SqlFacts(Struct, kw_only=True):
     """What one SQL text does; `signals` are stable names with the piece that shows them."""
 
     parsed: bool = True
@@ -230,12 +229,12 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
 
 
 # Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle and SQL Server.
-_MAKES_ADMIN: Final = re2.compile(
+_MAKES_ADMIN: Final = Lazy(
     r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:superuser|createrole|bypassrls|add\s+member)\b|"
     r"\bcreate\s+(?:user|role)\s+[^;]{1,200}\b(?:superuser|bypassrls)\b|\b(?:update|insert\s+into)\s+mysql\.(?:user|db|global_priv)\b|"
     r"\balter\s+server\s+role\s+sysadmin\b|\bsp_addsrvrolemember\b"
 )
-_GIVES_ALL: Final = re2.compile(
+_GIVES_ALL: Final = Lazy(
     r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b)"
 )

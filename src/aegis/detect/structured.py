@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-import re2
-
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
@@ -348,7 +347,7 @@ def _admits(members: Mapping[str, Any]) -> bool:
     return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)
 
 
-_SENSITIVE_PORT: Final = re2.compile(
+_SENSITIVE_PORT: Final = Lazy(
     r"(?:^|\D)(?:22|23|135|445|1433|1521|2375|2376|2379|3306|3389|5432|5900|5984|6379|6443|9200|10250|11211|27017|0-65535)(?:\D|$)|^\*$"
 )
 
@@ -421,15 +420,15 @@ def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]
 
 
 # Where servers run what they are sent: a build server's console, an agent's checks, jobs of a cluster of workers.
-_RUNS_CODE: Final = re2.compile(
+_RUNS_CODE: Final = Lazy(
     r"/scriptText$|/script$|/v1/agent/(?:check|service)/register$|/ws/v1/cluster/apps$|/v1/submissions/create$|"
     r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
 )
-_ON_NODE: Final = re2.compile(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
+_ON_NODE: Final = Lazy(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
 _HELD: Final[frozenset[Resource]] = frozenset(
     {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup"}
 )
-_NAMESPACE: Final = re2.compile(r"/api/v1/namespaces/[^/]+$")
+_NAMESPACE: Final = Lazy(r"/api/v1/namespaces/[^/]+$")
 
 
 def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import orjson
-import re2
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.fold import skeleton, tag_text
 from aegis.detect.quick import one_of
@@ -34,24 +34,22 @@ _OVERLONG: Final = {
     b"\xc1\x1c": b"\\", b"\xc1\xaf": b"/", b"\xe0\x80\xaf": b"/", b"\xe0\x80\xae": b".",
     b"\xe0\x80\xa5": b"%", b"\xf0\x80\x80\xaf": b"/",
 }  # fmt: skip
-_ZERO_X: Final = re2.compile(r"(?:0x[0-9a-fA-F]{2}){2,}")
+_ZERO_X: Final = Lazy(r"(?:0x[0-9a-fA-F]{2}){2,}")
 _HEX_SET: Final = frozenset(_HEX_DIGITS)
 _HEX_CHARS: Final = {pair.decode(): chr(byte[0]) for pair, byte in _PAIRS.items()}
 _OCTAL: Final = {f"{code:03o}": chr(code) for code in range(256)}
 _NAMED: Final = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
-_BASE64: Final = re2.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-_HEX: Final = re2.compile(
-    r"(?:0x|\\x)?[0-9a-fA-F]{16,}|(?:\\x[0-9a-fA-F]{2}){6,}|(?:[0-9a-fA-F]{2}[ :]){8,}[0-9a-fA-F]{2}"
-)
-_BITS: Final = re2.compile(r"(?:[01]{8}[ ,]?){6,}")
-_BASE32: Final = re2.compile(r"\b[A-Z2-7]{16,}={0,6}")
+_BASE64: Final = Lazy(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+_HEX: Final = Lazy(r"(?:0x|\\x)?[0-9a-fA-F]{16,}|(?:\\x[0-9a-fA-F]{2}){6,}|(?:[0-9a-fA-F]{2}[ :]){8,}[0-9a-fA-F]{2}")
+_BITS: Final = Lazy(r"(?:[01]{8}[ ,]?){6,}")
+_BASE32: Final = Lazy(r"\b[A-Z2-7]{16,}={0,6}")
 NUMBERED: Final = r"\b(?:\d{2,3}(?:,| |, )){8}"  # characters by their numbers, decimal or octal
-_NUMBERS: Final = re2.compile(r"\b(?:\d{2,3}(?:,| |, )){7,}\d{2,3}\b")
+_NUMBERS: Final = Lazy(r"\b(?:\d{2,3}(?:,| |, )){7,}\d{2,3}\b")
 _MOST_NUMBER: Final = 126
 _VERSION: Final = 6  # digits of a version that a comment of MySQL asks for
-_CHARS: Final = re2.compile(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
+_CHARS: Final = Lazy(r"(?i)(?:chr|char|fromcharcode)\s*\(\s*((?:\d{2,3}\s*,?\s*)+)\)")
 SPELLS: Final = r"(?:\b[A-Za-z][ .*_|-]){7,}[A-Za-z]\b"
-_SPELLED: Final = re2.compile(SPELLS)
+_SPELLED: Final = Lazy(SPELLS)
 # Words of letters and digits that stand for letters, one behind the other; letters that all stand apart; words that no
 # blank divides.
 SQUEEZES: Final = (

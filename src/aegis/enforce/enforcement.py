@@ -14,8 +14,10 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from aegis.core.bounded import Bounded
 from aegis.core.call import ToolCall, ToolResult
@@ -405,8 +407,7 @@ class Enforcer:
         return _Draft(call=call, body=body, decision=None if problem is None else undecided(call, problem))
 
 
-@dataclass(kw_only=True, slots=True)
-class _Draft:
+class _Draft(Struct, kw_only=True):
     """An attempt on its way to a decision: the call, the bytes that it stands for, what is known so far."""
 
     call: ToolCall

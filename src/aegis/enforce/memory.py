@@ -12,10 +12,10 @@ import secrets
 import threading
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+from msgspec import Struct, field
 
 from aegis.core.bounded import Bounded
 from aegis.core.call import MAX_NAME_CHARS
@@ -33,8 +33,7 @@ UNIQUE_CHARS: Final = 20  # ids of OpenAI and Anthropic have more, counters have
 _SUFFIX_CHARS: Final = 16
 
 
-@dataclass(slots=True)
-class Decided:
+class Decided(Struct):
     """A call that was decided here: how it is known to the decider, and what was made of its results.
 
     `refusal` is set where a call that a runner is going to execute was refused before; `told` is the refusal

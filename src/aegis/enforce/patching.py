@@ -8,11 +8,12 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.errors import UnhookedFramework
 
@@ -277,8 +278,7 @@ def _named(owner: Any) -> str:
 # What hooking a framework comes to.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seams:
+class Seams(Struct, frozen=True, kw_only=True):
     """The places at which a framework is hooked.
 
     `barred` are paths that have no such place and are refused; `uncovered` those that have none and

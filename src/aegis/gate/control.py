@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
-from msgspec import Struct, convert
+from msgspec import Struct, convert, field
 
 from aegis.core.call import check_name
 from aegis.core.canonical import sha256
@@ -87,8 +86,7 @@ def tool_subject(server: str | None, tool: str) -> str:
 _NONE: Final[Mapping[tuple[ContainedKind, str], Contained]] = {}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ControlState:
+class ControlState(Struct, frozen=True, kw_only=True):
     """The control data of one epoch; what ends by itself ends by `clock`."""
 
     epoch: int

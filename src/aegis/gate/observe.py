@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import orjson
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.core.call import ReadResult, ToolResult
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment, sha256
@@ -45,8 +45,7 @@ from aegis.policy.policy import Policy
 # What a streamed result is judged by: its conditions, whether it is signed, and what follows missing evidence.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamTerms:
+class StreamTerms(Struct, frozen=True, kw_only=True):
     """The conditions of a stream; whether its tool `signs`; whether it `opens` where a condition cannot be judged.
 
     `agent` is whose call the result is of.
@@ -93,7 +92,7 @@ def signed_or_not(
     elif wanted and provenance != "valid":
         report = _unsigned(report, wanted, Outcome.ALLOW if attests else Outcome.BLOCK)
     if attests and report.missing:
-        report = replace(report, missing=(), verdict=max(report.verdict, Verdict.INSUFFICIENT_EVIDENCE))
+        report = structs.replace(report, missing=(), verdict=max(report.verdict, Verdict.INSUFFICIENT_EVIDENCE))
     return report
 
 
@@ -118,7 +117,7 @@ def _unsigned(report: Report, names: tuple[str, ...], outcome: Outcome) -> Repor
         )
         for name in dict.fromkeys(names)
     )
-    return replace(
+    return structs.replace(
         report,
         outcome=max(report.outcome, outcome),
         verdict=Verdict.VIOLATION,
@@ -136,8 +135,7 @@ Doing = Generator[Unit | Slow[Any], tuple[Recorded, ...], T]
 Steps = Doing[ResultDecision]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Made:
+class _Made(Struct, frozen=True, kw_only=True):
     entry: Entry
     tool: str
     server: str | None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.canonical import payload_commitment
 from aegis.core.decision import Decision
@@ -160,8 +160,7 @@ def revealing_all(principal: str) -> Unit:
     return Unit(drafts=(Draft(members=members),))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class Known(Struct, frozen=True, kw_only=True):
     """The newest decision of a call; `decision` is `None` where its payload was erased.
 
     `patched` are the arguments that will run, where they are not the submitted ones. `permit_id` is the

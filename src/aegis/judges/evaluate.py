@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec import Struct
 
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.canonical import call_digest, canonical
@@ -34,8 +35,7 @@ THRESHOLDS: Final = tuple(step / 20 for step in range(1, 20))
 BINS: Final = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
+class Scored(Struct, frozen=True, kw_only=True):
     """One labelled call and what the judge made of it; `score` is `None` where it gave no answer."""
 
     allow: bool

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from aegis.core.json import escape
 from aegis.core.judging import CONTEXT
@@ -25,8 +26,7 @@ _SHOWN_REASONING: Final = 4_096  # characters of reasoning, its end: the rest wa
 _MAX_DEPTH: Final = 200
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeSubject:
+class JudgeSubject(Struct, frozen=True, kw_only=True):
     """The call that is looked at, with what is known around it. `output` is its serialised preview.
 
     `executed` are the pointers of the arguments that the call runs, opens or reaches.
@@ -52,8 +52,7 @@ class JudgeSubject:
     executed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgePayload:
+class JudgePayload(Struct, frozen=True, kw_only=True):
     """The object that a judge is given; `truncated` says that it does not hold the arguments in full.
 
     `hides` says that something is missing of what the call runs, opens or reaches: no judge can look at it.

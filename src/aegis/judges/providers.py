@@ -6,9 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.core.extensions import load_extension
 from aegis.core.judging import JudgeRules, JudgeSelect, JudgeSpec, ModelSpec, Validator
@@ -99,8 +100,7 @@ def _with_files(judge: JudgeSpec) -> tuple[list[str], list[Mount]]:
 HARMFUL: Final[frozenset[Effect]] = frozenset({"write", "exec", "external_send"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class About:
+class About(Struct, frozen=True, kw_only=True):
     """What selectors look at: the tool and what its call would do."""
 
     tool: str

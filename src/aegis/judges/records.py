@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.decision import Decision, GuardTime
@@ -118,8 +118,7 @@ GUARD: Final = "judge"
 _AWAY: Final = frozenset({"breaker", "provider", "unavailable", "sandbox", "timeout"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Feedback:
+class Feedback(Struct, frozen=True, kw_only=True):
     """What the agent is told of a review; empty where the reason's own sentence says enough."""
 
     message: str = ""
@@ -185,8 +184,7 @@ def judge_members(reviewed: Reviewed) -> dict[str, Any]:
     return members
 
 
-@dataclass(frozen=True, slots=True)
-class Masker:
+class Masker(Struct, frozen=True):
     """Masks secrets in a text that goes to a provider."""
 
     scanner: Scanner

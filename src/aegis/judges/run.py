@@ -16,8 +16,10 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from msgspec import structs
 
 from aegis.core.judging import JudgeRules, JudgeSpec, Validator
 from aegis.errors import SandboxUnavailable, StoreError, WorkspaceError
@@ -201,7 +203,7 @@ class Runner:
 
     async def _end(self, validator: Validator, judge: JudgeSpec, ran: JudgeRan) -> JudgeRan:
         try:
-            return replace(ran, receipt_id=await self.recorder.ended(validator, judge, ran))
+            return structs.replace(ran, receipt_id=await self.recorder.ended(validator, judge, ran))
         except StoreError:
             return JudgeRan(judge=ran.judge, run_id=ran.run_id, cause="unavailable", detail="the log cannot be written")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from msgspec import Struct, field
 
 from aegis.errors import ForeignAnswer
 from aegis.wire.client import read_json
@@ -22,8 +23,7 @@ REJECTED: frozenset[Cause] = frozenset({"score", "confidence", "consensus", "pro
 ESCALATED: frozenset[Cause] = frozenset({"disagreement", "ceiling"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeSignal:
+class JudgeSignal(Struct, frozen=True, kw_only=True):
     """One aspect that a judge scored."""
 
     category: str
@@ -31,8 +31,7 @@ class JudgeSignal:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
+class Result(Struct, frozen=True, kw_only=True):
     """A well-formed answer; score and confidence lie between 0 and 1."""
 
     score: float
@@ -51,8 +50,7 @@ class Result:
         }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
+class Spent(Struct, frozen=True, kw_only=True):
     """What a run used; `cost` in millionths of the operator's currency."""
 
     tokens_in: int = 0
@@ -67,8 +65,7 @@ class Spent:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JudgeRan:
+class JudgeRan(Struct, frozen=True, kw_only=True):
     """One run of one judge: what it said, or why it said nothing that counts; `receipt_id` is that of its end."""
 
     judge: str
@@ -83,8 +80,7 @@ class JudgeRan:
     receipt_id: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reviewed:
+class Reviewed(Struct, frozen=True, kw_only=True):
     """What all judges of one call came to together. `workspace` is the digest of the mounts that they saw."""
 
     cause: Cause

@@ -9,10 +9,11 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, structs
 
 from aegis.core.addresses import is_public
 from aegis.core.judging import JudgeSpec
@@ -30,8 +31,7 @@ from aegis.sandbox.view import read_folder
 NOTHING: Final = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Workspace:
+class Workspace(Struct, frozen=True, kw_only=True):
     """The mounts of one session at one moment; `digest` covers everything that they hold."""
 
     mounts: tuple[str, ...]
@@ -138,7 +138,7 @@ async def with_door(hosts: Sequence[str], command: Sequence[str], box: Box) -> A
     line, mounts = python_line(_RELAY)
     outside = Mount(source=folder, target=_INSIDE)
     try:
-        yield [*line, f"{_INSIDE}/socket", *command], replace(box, mounts=(*box.mounts, *mounts, outside))
+        yield [*line, f"{_INSIDE}/socket", *command], structs.replace(box, mounts=(*box.mounts, *mounts, outside))
     finally:
         server.close()
         for task in tuple(open_now):

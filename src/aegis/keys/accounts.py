@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.outcome import Role
 from aegis.core.ports import Document, Reader, Transaction
@@ -211,8 +212,7 @@ MAX_TOKEN_CHARS: Final = 64
 _BYTES: Final = 32
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SignedIn:
+class SignedIn(Struct, frozen=True, kw_only=True):
     """One session of a person; `expires_at` is when it ends if it is not used any more."""
 
     key: str
@@ -227,8 +227,7 @@ class SignedIn:
         return min(self.created_at + SESSION_S * MICROS, self.seen_at + IDLE_S * MICROS)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Link:
+class Link(Struct, frozen=True, kw_only=True):
     """A one-time link: for the first account (`account` is empty), or for a new password of one."""
 
     key: str

@@ -10,10 +10,11 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct, structs
 
 from aegis.core.call import check_name
 from aegis.core.names import Selector
@@ -35,8 +36,7 @@ _SECRET_BYTES: Final = 32
 State = Literal["active", "revoked"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApiKey:
+class ApiKey(Struct, frozen=True, kw_only=True):
     """What is known of a key. `principal` names its holder: keys with the same one are the same party.
 
     `tools` are selectors (empty: no limit); times are microseconds since the epoch.
@@ -116,7 +116,7 @@ def revoke_key(transaction: Transaction, key_id: str, *, now: int) -> ApiKey:
     key, digest = _from_document(stored)
     if key.state == "revoked":
         return key
-    revoked = replace(key, state="revoked", revoked_at=now, version=key.version + 1)
+    revoked = structs.replace(key, state="revoked", revoked_at=now, version=key.version + 1)
     transaction.put_document(_to_document(revoked, digest))
     transaction.bump_epoch()
     return revoked
@@ -132,8 +132,7 @@ def list_keys(reader: Reader) -> list[ApiKey]:
     return keys
 
 
-@dataclass(frozen=True, slots=True)
-class _Cache:
+class _Cache(Struct, frozen=True):
     """Active keys of one epoch: their hash and their holder."""
 
     epoch: int
@@ -272,6 +271,8 @@ def holders(reader: Reader) -> dict[str, Principal]:
         if account.state == "active":
             known = found.get(account.name)
             found[account.name] = (
-                account.principal if known is None else replace(known, roles=known.roles | frozenset(account.roles))
+                account.principal
+                if known is None
+                else structs.replace(known, roles=known.roles | frozenset(account.roles))
             )
     return found

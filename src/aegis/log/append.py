@@ -12,7 +12,6 @@ from __future__ import annotations
 import binascii
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -46,8 +45,7 @@ _GROUP_MEMBERS: Final = frozenset({"kid", "alg", "value", "index", "size", "path
 _sha256 = hashlib.sha256
 
 
-@dataclass(frozen=True, slots=True)
-class Signed:
+class Signed(Struct, frozen=True):
     """What a signature member claims: that the key `kid` signed `message`, with `value`."""
 
     kid: str

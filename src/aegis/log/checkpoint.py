@@ -9,8 +9,9 @@ from __future__ import annotations
 import binascii
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from aegis.core.breaks import Break
 from aegis.core.ed25519 import SIGNATURE_BYTES, verify
@@ -34,8 +35,7 @@ class NoteSigner(Protocol):
     def sign(self, message: bytes) -> bytes: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True, kw_only=True):
     """What a log commits to: that its first `size` leaves have the root `root`."""
 
     origin: str
@@ -43,8 +43,7 @@ class Checkpoint:
     root: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """A parsed checkpoint whose signatures nobody has verified yet."""
 
     unverified: Checkpoint

@@ -7,11 +7,11 @@ the copy that they got another way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct, structs
 
 from aegis.core.breaks import Break, BreakKind
 from aegis.core.canonical import canonical_record, payload_commitment
@@ -38,8 +38,7 @@ def payload_lines(reader: Reader, size: int, open_payload: Open) -> Iterator[byt
             yield orjson.dumps({"index": index, "salt": stored.salt.hex(), "payload": text}) + b"\n"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GivenPayload:
+class GivenPayload(Struct, frozen=True, kw_only=True):
     """One payload as somebody handed it over: nothing of it is believed before it was compared."""
 
     index: int
@@ -169,7 +168,7 @@ def read_line(line: bytes) -> dict[str, Any]:
 def locate(broken: Break, line: int, receipt: dict[str, Any]) -> Break:
     """The break with the position of the receipt that it was found in."""
     index, receipt_id = receipt.get("index"), receipt.get("receipt_id")
-    return replace(
+    return structs.replace(
         broken,
         line=line,
         index=index if type(index) is int else -1,
@@ -189,8 +188,7 @@ _BLOCK_LINES: Final = 500
 WriteFile = Callable[[str, Iterable[bytes]], None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True, kw_only=True):
     """What was written: the checkpoint, and as the signed note that a verifier should keep for later."""
 
     checkpoint: Checkpoint

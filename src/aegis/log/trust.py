@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.breaks import Break
 from aegis.core.canonical import kid_of
@@ -24,8 +24,7 @@ _PAGE: Final = 1_000
 MAX_KEYS_BYTES: Final = 64 * 1024 * 1024  # a deployment with a hundred thousand agents has 20 MiB of keys
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogKey:
+class LogKey(Struct, frozen=True, kw_only=True):
     """A key of the log itself, which signs leaves with `first <= index <= until`."""
 
     kid: str
@@ -34,8 +33,7 @@ class LogKey:
     until: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trust:
+class Trust(Struct, frozen=True, kw_only=True):
     """The log to expect and its keys; there is at least one."""
 
     log: str

@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
+
+from msgspec import Struct, structs
 
 from aegis.core.breaks import Break, BreakKind
 from aegis.core.canonical import kid_of
@@ -199,8 +201,7 @@ NOT_COVERED: Final = (
 NOT_COVERED_WITHOUT_SINCE: Final = "another history shown to somebody else: give a checkpoint that was kept before"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True, kw_only=True):
     """A log that verified: what it is, what was odd, and what nobody should conclude from it."""
 
     log: str
@@ -401,7 +402,7 @@ def _walk_all(
             _settle(pending, keep=0)
             if broken.kind == "deleted":
                 rest = (batch[1] for batch in numbered if not isinstance(batch, Break))
-                broken = replace(broken, kind=name_gap(walk.size, chain([lines], rest)))
+                broken = structs.replace(broken, kind=name_gap(walk.size, chain([lines], rest)))
             raise LogInvalid(broken)
         _settle(pending, keep=_IN_FLIGHT)
         if progress is not None:

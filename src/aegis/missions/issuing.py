@@ -7,10 +7,10 @@ signed with this deployment's mission key; missions of other issuers come as tok
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.context.sessions import opening, session_key
 from aegis.core.canonical import canonical, kid_of, sha256
@@ -38,8 +38,7 @@ from aegis.missions.status import publishing, read_status
 _OURS: Final = ("iss", "aud", "iat", "jti", "parent")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Issued:
+class Issued(Struct, frozen=True, kw_only=True):
     """A mission with its token, and what to record; no unit where a repeated request found it again."""
 
     declaration: Declaration

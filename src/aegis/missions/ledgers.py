@@ -8,7 +8,6 @@ alone gives nothing back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
@@ -80,8 +79,7 @@ def ledgers_of(ceilings: Sequence[Ceilings], *, agent: str, principal: str, sess
     return tuple(found)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ceilings:
+class Ceilings(Struct, frozen=True, kw_only=True):
     """The ceilings of one mission, worked out once: over all, for each agent, for each session."""
 
     mission_id: str

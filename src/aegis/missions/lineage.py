@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.core.mission import Declaration
 from aegis.core.ports import Reader
@@ -21,8 +22,7 @@ GAP_Y: Final = 12
 _LABEL: Final = 22  # characters that fit into a box
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphBox:
+class GraphBox(Struct, frozen=True, kw_only=True):
     """One mission; `state` is its standing where it is known, and `x`, `y` its upper left corner."""
 
     mission: str
@@ -33,8 +33,7 @@ class GraphBox:
     y: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True, kw_only=True):
     """Boxes, and the lines between them as paths; `told` says the same in words."""
 
     width: int
@@ -102,8 +101,7 @@ LISTED: Final = 100  # missions on one page, and accounts of one mission
 WATCHED: Final = 1_000  # active missions whose budgets alerts look at
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bar:
+class Bar(Struct, frozen=True, kw_only=True):
     """One ceiling: how much of it is used, by whom (empty: by all), as a share of a hundred."""
 
     name: str

@@ -7,11 +7,11 @@ process. The functions here make units; whoever records them decides who waits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import msgspec
 import orjson
+from msgspec import Struct
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.mission import MAX_LINEAGE, Declaration, Recourse
@@ -124,8 +124,7 @@ _FROM: Final[dict[State, frozenset[str]]] = {
 _ACTIONS: Final[dict[State, str]] = {"active": "resume", "suspended": "suspend", "revoked": "revoke"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Enrolled:
+class Enrolled(Struct, frozen=True, kw_only=True):
     """One mission as stored: its token, its standing, and the ids from the root of its lineage to itself."""
 
     token: str

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 import orjson
+from msgspec import Struct
 
 from aegis.context.sessions import session_key
 from aegis.core.canonical import canonical, sha256, stream_result
@@ -78,8 +79,7 @@ Write = Callable[[Transaction], None]
 _RULE = "postcondition-"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResultOrigin:
+class ResultOrigin(Struct, frozen=True, kw_only=True):
     """Whose word a result is, and the real cost that its signature covers."""
 
     provenance: Provenance_

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self, cast
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec import Struct
+
 from aegis.core.addresses import is_public
 from aegis.errors import EgressError, EgressFailed, EgressRefused
 
@@ -45,8 +47,7 @@ class Response:
     body: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EgressPolicy:
+class EgressPolicy(Struct, frozen=True, kw_only=True):
     """Where requests may go, and how long and large they may be.
 
     private   hosts, `name` or `name:port`, that the operator allows on private addresses and without TLS

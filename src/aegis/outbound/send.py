@@ -18,10 +18,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 import orjson
-import re2
+from msgspec import Struct
 
 from aegis.core.extensions import load_extension
 from aegis.core.json import parse
+from aegis.core.patterns import Lazy
 from aegis.core.ports import Document
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import (
@@ -103,7 +104,7 @@ def _sign(secret: str, message_id: str, stamp: str, body: bytes) -> str:
 # is spoken to only where the operator named its host. The protocol is `aiosmtplib`'s.
 
 MAX_RECIPIENTS: Final = 20
-_ADDRESS: Final = re2.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
+_ADDRESS: Final = Lazy(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*")
 _NO_AUTH: Final = 530  # RFC 4954, 6: what a server says where it wants a name
 
 
@@ -210,8 +211,7 @@ COLLECTION: Final = "deliveries"
 State = Literal["due", "dead"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeliveryTarget:
+class DeliveryTarget(Struct, frozen=True, kw_only=True):
     """Where a message goes. `url` and `secret` may be references, which are resolved when it is sent.
 
     `kind` is `webhook`, `slack`, `email`, or the name of a notifier that an installed package brings. `private` names
@@ -227,8 +227,7 @@ class DeliveryTarget:
     to: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """One message: what happened (`event`), a line for people (`text`), a link without authority, and the data.
 
     Times are microseconds since the epoch. `leased_until` keeps a second process away while one sends.

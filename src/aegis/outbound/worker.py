@@ -11,9 +11,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec import structs
 
 from aegis.core.ports import Clock, Reader, Store, Transaction
 from aegis.core.times import MICROS
@@ -53,7 +54,7 @@ def claim(transaction: Transaction, message: Message, now: int) -> Message:
     stored = _stored(transaction, message.id)
     if stored.version != message.version or stored.state != "due" or stored.leased_until > now:
         raise StoreConflict("another process sends this message")
-    return _write(transaction, replace(stored, leased_until=now + LEASE_S * MICROS))
+    return _write(transaction, structs.replace(stored, leased_until=now + LEASE_S * MICROS))
 
 
 def sent(transaction: Transaction, message: Message) -> None:
@@ -72,9 +73,13 @@ def failed(transaction: Transaction, message: Message, *, error: str, final: boo
         raise StoreConflict("another process sends this message")
     attempts = stored.attempts + 1
     if final or attempts > len(BACK_OFF_S):
-        return _write(transaction, replace(stored, attempts=attempts, error=error, state="dead", leased_until=0))
+        return _write(
+            transaction, structs.replace(stored, attempts=attempts, error=error, state="dead", leased_until=0)
+        )
     wait = BACK_OFF_S[attempts - 1] * MICROS
-    return _write(transaction, replace(stored, attempts=attempts, error=error, due_at=now + wait, leased_until=0))
+    return _write(
+        transaction, structs.replace(stored, attempts=attempts, error=error, due_at=now + wait, leased_until=0)
+    )
 
 
 def retry(transaction: Transaction, message_id: str, now: int) -> Message:
@@ -85,7 +90,7 @@ def retry(transaction: Transaction, message_id: str, now: int) -> Message:
     message = from_document(document)
     if message.state != "dead":
         raise InvalidCall("this message is not dead", code="conflict", status=409)
-    return _write(transaction, replace(message, state="due", attempts=0, due_at=now, error=""))
+    return _write(transaction, structs.replace(message, state="due", attempts=0, due_at=now, error=""))
 
 
 def _stored(reader: Reader, message_id: str) -> Message:
@@ -96,7 +101,7 @@ def _stored(reader: Reader, message_id: str) -> Message:
 
 
 def _write(transaction: Transaction, message: Message) -> Message:
-    written = replace(message, version=message.version + 1)
+    written = structs.replace(message, version=message.version + 1)
     transaction.put_document(to_document(written))
     return written
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -51,7 +51,7 @@ class Settled(NamedTuple):
 def failed(guard: str, error: BaseException | None = None) -> Report:
     """The refusing report of a guard that failed; names the type of the failure and no value."""
     what = type(error).__name__ if error is not None else "a report that is not its own"
-    return replace(
+    return structs.replace(
         silent(guard), findings=(_note(guard, "guard-failed", Outcome.BLOCK, f"the guard failed: `{what}`"),)
     )
 
@@ -60,7 +60,7 @@ def observed(report: Report) -> Report:
     """What an observed guard saw, demanding nothing; a note says what it would have demanded."""
     if report.outcome is Outcome.ALLOW and not report.findings and not report.missing:
         return Report(guard=report.guard)
-    findings = [replace(finding, outcome=Outcome.ALLOW) for finding in report.findings]
+    findings = [structs.replace(finding, outcome=Outcome.ALLOW) for finding in report.findings]
     if report.outcome is not Outcome.ALLOW:
         message = f"would have been `{report.outcome.word}` with reason `{report.reason.value}`"
         findings.append(_note(report.guard, "observed", Outcome.ALLOW, message))
@@ -124,7 +124,7 @@ def unsettled(combined: Combined, rule: str, message: str) -> Combined:
 
 def _merge(reports: Sequence[Report]) -> Report:
     strictest = max(reports, key=lambda report: report.outcome)
-    return replace(
+    return structs.replace(
         strictest,
         verdict=max(report.verdict for report in reports),
         risk=max(report.risk for report in reports),
@@ -206,8 +206,7 @@ class Tool:
     flow: ToolFlow = NOTHING
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostTool:
+class HostTool(Struct, frozen=True, kw_only=True):
     """A tool that a host brings: the names of its arguments, what they are for, and what its results are."""
 
     host: str
@@ -274,7 +273,7 @@ class Routes(dict[tuple[str | None, str], Route]):
         # (2) The most specific entry that was written for this very server registers and loosens.
         own = self._of_server(server).find(server, tool)
         if own is None:
-            entry = replace(known.entry, registered=False, skip_judge=False)
+            entry = structs.replace(known.entry, registered=False, skip_judge=False)
             return Route(entry, known.schema, {}, known.approval.elsewhere(), flow=known.flow.elsewhere())
         if own is known:
             return Route(known.entry, known.schema, known.roles, known.approval, flow=known.flow)
@@ -282,7 +281,7 @@ class Routes(dict[tuple[str | None, str], Route]):
         effects = known.entry.effects
         if own.entry.effects is not None:
             effects = own.entry.effects | (effects or frozenset())
-        entry = replace(
+        entry = structs.replace(
             own.entry,
             risk=max(own.entry.risk, known.entry.risk),
             irreversible=own.entry.irreversible or known.entry.irreversible,
@@ -294,7 +293,7 @@ class Routes(dict[tuple[str | None, str], Route]):
             category=known.entry.category or own.entry.category,
         )
         narrow = (*own.approval.narrow, *known.approval.elsewhere().narrow)  # of two words, the last counts
-        approval = replace(known.approval, narrow=narrow)
+        approval = structs.replace(known.approval, narrow=narrow)
         return Route(entry, known.schema or own.schema, own.roles, approval, flow=own.flow)
 
     def _of_server(self, server: str | None) -> SelectorMap[Tool]:

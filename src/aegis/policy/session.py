@@ -7,8 +7,9 @@ is not shown misses evidence, named `session:FIELD`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.names import glob_match
 from aegis.policy.dataflow.reading import SessionView
@@ -68,8 +69,7 @@ def receipt_context(view: SessionView) -> dict[str, Any]:
     return context
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionSelector:
+class SessionSelector(Struct, frozen=True, kw_only=True):
     """The sessions that a policy is about; every member that is given must hold.
 
     Of a set one of the words must be in it, a number must be reached, a truth value must be the same; `*` may stand in

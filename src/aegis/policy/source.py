@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from aegis.config.config import Config
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """What a policy was compiled from, so that another process can compile the same; `key` is this compilation's."""
 
     key: int

@@ -14,12 +14,11 @@ import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from aegis.config.compile import Policy, compile_policy
 from aegis.detect.analyse import preload
@@ -34,8 +33,7 @@ READY: Final = b"ready"
 Answer = tuple[Literal["value", "refused", "failed"], Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class Task(Struct, frozen=True, kw_only=True):
     """A function of a module, its arguments, and the key of the policy that it is given first, if it needs one."""
 
     function: Callable[..., Any]

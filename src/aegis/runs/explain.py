@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.ports import Entry, Reader, Search
 from aegis.errors import InvalidCall
@@ -15,8 +15,7 @@ _PAGE: Final = 1_000
 _KINDS: Final = frozenset({"run", "decision", "result", "approval", "redemption", "judge"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExplainedStep:
+class ExplainedStep(Struct, frozen=True, kw_only=True):
     """One answer of one guard (or of a person), in the order of the log."""
 
     index: int

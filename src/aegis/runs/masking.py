@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-import re2
 
 from aegis.core.outcome import Category, Outcome, Reason
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.scanner import Scanner
 from aegis.runs.state import GuardContext, RunReport, RunView, Stage, all_texts, with_texts
 
@@ -88,7 +88,7 @@ class ClassifyGuard:
 
 MOST_PLACEHOLDERS: Final = 1_000  # a vault is kept with every checkpoint, and every text is searched for each value
 _OPENING: Final = "[["
-_PLACEHOLDER: Final = re2.compile(r"\[\[[a-z0-9-]+:[0-9]+\]\]")
+_PLACEHOLDER: Final = Lazy(r"\[\[[a-z0-9-]+:[0-9]+\]\]")
 
 
 class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

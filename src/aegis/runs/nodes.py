@@ -16,6 +16,7 @@ import orjson
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
+from msgspec import Struct
 
 from aegis.config.compile_tools import CONTINUE_RUN
 from aegis.config.models import RouteSettings
@@ -344,8 +345,7 @@ BuildGraph = Callable[["Nodes"], "StateGraph[Any, Any, Any, Any]"]
 """Makes the graph of a route; gets the built-in nodes, which it may use, leave out or put others between."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """One route, compiled."""
 
     name: str

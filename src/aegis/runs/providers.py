@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Protocol
+
+from msgspec import Struct
 
 from aegis.config.models import ProviderSettings
 from aegis.errors import ModelFailed
@@ -69,8 +70,7 @@ _log = logging.getLogger("aegis.runs")
 GROUP: Final = "aegis.run_providers"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """What a model is asked: messages and tools in the shape of chat completions, placeholders in place.
 
     `seconds` and `max_bytes` bound the answer. `hear`, where somebody listens, gets the pieces of its text as they

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
 import orjson
+from msgspec import Struct, structs
 
 from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.outcome import Outcome, Reason
@@ -31,8 +31,7 @@ _STARTED: Final = "started"
 _DONE: Final = "done"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """One execution: the decision under which it was made, whether it ended, and what it gave."""
 
     decision_id: str
@@ -103,8 +102,7 @@ LEASE_SECONDS: Final = 30
 """How long a process may be silent before another takes its runs up."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRow:
+class RunRow(Struct, frozen=True, kw_only=True):
     """One run as the store lists it. `principal` is whose it is; `digest` names the request that started it.
 
     `attempts` counts how often it was begun or taken up since it last waited for a person.
@@ -147,7 +145,7 @@ class RunRows:
         Raises `StoreConflict` where the id is taken.
         """
         begun = Document(collection=OPENINGS, key=row.run_id, version=1, body=opening)
-        row = replace(row, status="running", owner=self._owner, lease=self._until(), version=1, attempts=1)
+        row = structs.replace(row, status="running", owner=self._owner, lease=self._until(), version=1, attempts=1)
         return self._write(row, begun)
 
     def opening(self, run_id: str) -> bytes | None:
@@ -162,14 +160,14 @@ class RunRows:
         if at_work or row.status in ENDED:
             return None
         attempts = row.attempts + 1 if row.status == "running" else 1
-        return self._lease(replace(row, attempts=attempts))
+        return self._lease(structs.replace(row, attempts=attempts))
 
     def renew(self, row: RunRow) -> RunRow | None:
         """Go on with a run that this process works on; `None` where another one took it."""
         return self._lease(row) if row.owner == self._owner else None
 
     def _lease(self, row: RunRow) -> RunRow | None:
-        leased = replace(row, status="running", owner=self._owner, lease=self._until(), version=row.version + 1)
+        leased = structs.replace(row, status="running", owner=self._owner, lease=self._until(), version=row.version + 1)
         try:
             return self._write(leased)
         except StoreConflict:
@@ -180,7 +178,7 @@ class RunRows:
         if row.owner != self._owner:
             raise StoreConflict("the run was taken up by another process")
         return self._write(
-            replace(row, status=status, owner="", lease=0, version=row.version + 1), forget=status in ENDED
+            structs.replace(row, status=status, owner="", lease=0, version=row.version + 1), forget=status in ENDED
         )
 
     def _until(self) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
 from aegis.config.models import ModelSettings
 from aegis.runs.guards import REGIONS
 from aegis.runs.masking import NoOptions, read_options
@@ -28,8 +30,7 @@ class Model:
     provider: Provider
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True, kw_only=True):
     """A model that the run's labels allow, as a router sees it.
 
     Prices are in whole currency units for a million tokens; `well` says that it did not fail of late.

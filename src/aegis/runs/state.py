@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Protocol, TypedDict, runtime_checkable
 
+from msgspec import Struct
+
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Clock, Store
 from aegis.core.principal import Principal
@@ -47,8 +49,7 @@ class RunView:
     reason: str = "none"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GuardContext:
+class GuardContext(Struct, frozen=True, kw_only=True):
     """What a guard may use: the policy in force, the store and its clock (microseconds since the epoch)."""
 
     policy: Policy
@@ -141,8 +142,7 @@ class RunState(TypedDict, total=False):
 # What a client asks of a run, and what it is told.
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What a client asks for: messages in the shape of chat completions, and texts that it retrieved."""
 
     messages: tuple[Message, ...]

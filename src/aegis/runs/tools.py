@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 from mcp import Client, MCPError, StdioServerParameters
+from msgspec import Struct, structs
 
 from aegis.config.models import ToolServerSettings
 from aegis.core.call import ToolCall, ToolResult
@@ -65,7 +66,7 @@ class ToolServers:
         try:
             async with asyncio.timeout(START_SECONDS):
                 found = await self._servers[server].tools()
-            return tuple(replace(tool, server=server) for tool in found)
+            return tuple(structs.replace(tool, server=server) for tool in found)
         except ToolFailed:
             raise
         except Exception as error:
@@ -94,8 +95,7 @@ class ToolServers:
 _Started = tuple[Client, tuple[ToolDescription, ...], asyncio.Event]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Session:
+class _Session(Struct, frozen=True, kw_only=True):
     client: Client
     stop: asyncio.Event
     owner: asyncio.Task[None]
@@ -176,8 +176,7 @@ async def _list(client: Client, server: str) -> tuple[ToolDescription, ...]:
     raise ToolFailed(f"the tool server `{server}` lists its tools on more than {MAX_PAGES} pages")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True, kw_only=True):
     """The tools that a model is shown, by the name that it is shown."""
 
     by_name: Mapping[str, ToolDescription]
@@ -300,8 +299,7 @@ UNKNOWN: Final = "the outcome of this call is not known; it was not made again"
 _OUTSIDE: Final = frozenset({"network", "external_send"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class Done(Struct, frozen=True, kw_only=True):
     """What the model hears of a call. `held` is set while a person has to answer; `untrusted` marks a tool's words."""
 
     content: str = ""

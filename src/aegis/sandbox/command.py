@@ -13,9 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 # What a sandboxed run is given, and what it comes to.
 
@@ -25,8 +26,7 @@ MIB: Final = 1_048_576
 Ended = Literal["exited", "timeout", "memory", "processes", "output", "disk", "cancelled"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """Bounds of one run; each is for the whole tree of processes unless it says otherwise.
 
     `cpu_seconds` and `file_bytes` are per process and per file, `memory_bytes` counts for each process
@@ -43,8 +43,7 @@ class Limits:
     disk_bytes: int = 256 * MIB
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True, kw_only=True):
     """A folder or file of this machine that the sandbox sees at `target`, read-only unless it is `writable`."""
 
     source: str
@@ -52,8 +51,7 @@ class Mount:
     writable: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Box:
+class Box(Struct, frozen=True, kw_only=True):
     """What the sandbox sees beside the system's programs and libraries.
 
     `hidden` are files inside of the mounts that are covered: sockets, pipes and devices lead out. `path`
@@ -68,8 +66,7 @@ class Box:
     network: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """What a run came to. `code` is the exit status (128 + the signal where a signal ended it), `None` where we did.
 
     `cut` says that output beyond its bound was dropped. `message` is what the program itself wrote to its

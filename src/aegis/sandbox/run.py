@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec import structs
 
 from aegis.errors import SandboxUnavailable
 from aegis.sandbox.command import Box, Ended, Finished, Limits, command_line, program, unavailable
@@ -181,7 +182,7 @@ def run(
 
 def _telling(box: Box, number: int) -> Box:
     environment = {**box.environment, RESULT_FD: str(number)}
-    return replace(box, environment=environment)
+    return structs.replace(box, environment=environment)
 
 
 class _Run:

@@ -16,8 +16,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
+
+from msgspec import Struct
 
 from aegis.errors import WorkspaceError
 
@@ -50,8 +51,7 @@ class Item(NamedTuple):
     content: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """Everything below one folder, by relative path. `special` are sockets, pipes and devices: they lead out."""
 
     items: Mapping[str, Item]
@@ -143,8 +143,7 @@ _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a private folder is made in i
 _CHUNK: Final = 1_048_576
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True, kw_only=True):
     """One path that a run created, changed or deleted; sizes in bytes, `None` where there is nothing."""
 
     path: str
@@ -154,8 +153,7 @@ class FileChange:
     after: int | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class View:
+class View(Struct, frozen=True, kw_only=True):
     """A copy of a workspace: where it lies, and what the workspace held when it was made."""
 
     folder: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.extensions import load_extension, names_brought
 from aegis.enforce.enforcement import OnApproval
@@ -44,8 +45,7 @@ ADAPTERS: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Hooked:
+class Hooked(Struct, frozen=True, kw_only=True):
     """One framework that is hooked: its version, where, which paths are refused, and which stay uncovered."""
 
     framework: str
@@ -56,8 +56,7 @@ class Hooked:
     uncovered: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class Report(Struct, frozen=True, kw_only=True):
     """What `auto` did.
 
     `gateway` is the gateway's address or `embedded`. `authenticated` says whether the gateway proves
@@ -154,8 +153,7 @@ def unhook() -> None:
     replace_runtime(None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Adapter:
+class Adapter(Struct, frozen=True, kw_only=True):
     """One adapter: its name, its module, and the package that brings it, which is empty for those of Aegis."""
 
     name: str

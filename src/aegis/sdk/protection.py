@@ -8,8 +8,10 @@ import inspect
 import io
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar, cast, overload
+
+from msgspec import Struct
 
 from aegis.core.call import ToolResult
 from aegis.core.json import escape
@@ -26,8 +28,7 @@ from aegis.sdk.runtime import current_runtime
 _MAX_VALUES: Final = 1_000_000  # values beyond this are not walked: they are no plain JSON then
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Argument:
+class Argument(Struct, frozen=True, kw_only=True):
     """One final argument: what the body gets, and its JSON form where it has one.
 
     `plain` says that the value is its own form; `resolved` that it has a form at all.
@@ -187,8 +188,7 @@ def _protected(function: F, tool: str, server: str | None) -> F:
     return cast("F", functools.wraps(function)(run))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Guard:
+class _Guard(Struct, frozen=True, kw_only=True):
     """One protected function."""
 
     function: Callable[..., Any]

@@ -6,9 +6,10 @@ import logging
 import os
 import shlex
 import threading
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol, Self, cast, get_args
+
+from msgspec import Struct, field, structs
 
 from aegis.bootstrap import open_deployment
 from aegis.bootstrap.deployment import DeployedGate, DeploymentParts
@@ -88,7 +89,7 @@ class Gate(DeployedGate):
             nonce, unit = self.issuing.challenge(whose)
             yield unit
             proof = self._answer(nonce, said.mission, session)
-            opened = yield from super()._opening(whose, session, replace(said, proof=proof))
+            opened = yield from super()._opening(whose, session, structs.replace(said, proof=proof))
         return self._proving(opened)
 
     def _answer(self, nonce: str, mission: str, session: str) -> str:
@@ -108,8 +109,7 @@ class Gate(DeployedGate):
 EMBEDDED: Final = "embedded"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuntimeSettings:
+class RuntimeSettings(Struct, frozen=True, kw_only=True):
     """Where decisions come from; what is not given is taken from the environment."""
 
     url: str | None = None
@@ -121,8 +121,7 @@ class RuntimeSettings:
     approval_timeout: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """One opened decider, which is also the `host` of sessions.
 
     `gateway` is its address or `embedded`; `authenticated` is `None` where it is embedded. `described` is the

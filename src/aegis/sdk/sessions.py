@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from msgspec import Struct
+
 from aegis.core.call import ToolCall, check_call
 from aegis.core.decision import (
     DeclaredPlan,
@@ -68,8 +70,7 @@ class HostedSession(Session):
         return await current_runtime().host.aend_session(self.name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionWords:
+class SessionWords(Struct, frozen=True, kw_only=True):
     """What the host says of a session when it opens it."""
 
     mission: str | None

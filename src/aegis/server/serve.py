@@ -53,6 +53,7 @@ SOCKET_NAME: Final = "aegis.sock"
 DRAIN_S: Final = 10
 SWITCH_S: Final = 0.001  # how long a thread (an export, a search) keeps the interpreter from the event loop
 CLOSING_SHARE: Final = 0.3  # of the time to drain: for what is closed after the last answer
+TICK_S: Final = 1.0
 HURRY_S: Final = 1.0  # how long a process may take to be gone after a second signal
 GC_THRESHOLDS: Final = (20_000, 20, 20)  # a call makes hundreds of objects and next to no cycles
 
@@ -116,6 +117,7 @@ def settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()  # whoever loads much may have put it off until now
 
 
 def check_exposure(settings: ServeSettings) -> tuple[Network, ...]:
@@ -210,6 +212,7 @@ class GatewayServer(uvicorn.Server):
         self._peers = peers
         self._ready = ready
         self._place = place
+        self._wake: Callable[[], object] = lambda: None
 
     @property
     def port(self) -> int:
@@ -219,6 +222,7 @@ class GatewayServer(uvicorn.Server):
     def stop(self) -> None:
         """Drain and end, as SIGTERM does; safe from any thread."""
         self.should_exit = True
+        self._wake()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
@@ -252,6 +256,15 @@ class GatewayServer(uvicorn.Server):
         _log.info("the gateway listens", extra={"host": self._settings.host, "port": self.port, "pid": os.getpid()})
         if self._ready is not None:
             self._ready(self)
+
+    async def main_loop(self) -> None:
+        """Renew the date of answers every second, until somebody stops it; uvicorn looks ten times a second."""
+        stopping = asyncio.Event()
+        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, stopping.set)
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), TICK_S)
+        self._wake = lambda: None  # the loop may be closed when a second signal comes
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.services.draining.set()
@@ -288,7 +301,7 @@ class GatewayServer(uvicorn.Server):
     def _stop(self) -> None:
         self.force_exit = self.should_exit
         self._ending.within(HURRY_S if self.should_exit else self._settings.drain_seconds)
-        self.should_exit = True
+        self.stop()
 
     def _orphaned(self) -> None:
         """End now: nobody starts a process again whose parent is gone, and the doors are wanted by the next one."""

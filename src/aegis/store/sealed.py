@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal
 
 import orjson
+from msgspec import Struct
 from msgspec.structs import replace
 
 from aegis.core.ports import Document, Entry, Head, Node, Payload, Reader, Search, SessionRow, Store, Transaction
@@ -31,8 +31,7 @@ _KEYS: Final = "keys"
 Adopts = Literal["nothing", "unsealed", "everything"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Defect:
+class Defect(Struct, frozen=True, kw_only=True):
     """One document that is not what was put last, and what happened to it."""
 
     collection: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
@@ -106,8 +107,7 @@ def ending(refused: list[Refused], message: Wire, structured: bool) -> tuple[lis
 _TEXTS: Final = {"text_delta": "text", "thinking_delta": "thinking"}
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """One tool-use block that is held back."""
 
     index: int

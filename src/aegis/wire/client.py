@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.core.judging import Api
@@ -151,8 +153,7 @@ class ModelEndpoint:
     temperature: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """One call of a tool by the model; `arguments` are its own text, which may be no JSON."""
 
     call_id: str
@@ -160,8 +161,7 @@ class ModelRequest:
     arguments: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelAnswer:
+class ModelAnswer(Struct, frozen=True, kw_only=True):
     """What the model said, and how many tokens it read and wrote."""
 
     text: str

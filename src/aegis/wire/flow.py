@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.json import parse
 from aegis.errors import ForeignAnswer, InvalidCall
@@ -27,8 +27,7 @@ _DECODER: Final = json.JSONDecoder()
 _MOST_LEVELS: Final = 32  # of a document that is looked at; deeper ones have no form
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
+class Form(Struct, frozen=True, kw_only=True):
     """`pieces` are the bytes around the gaps, `names` what the gaps are called, `digits` which of them are numbers."""
 
     pieces: tuple[bytes, ...]

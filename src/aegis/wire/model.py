@@ -6,8 +6,9 @@ import base64
 import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
+
+from msgspec import Struct, field
 
 from aegis.core.canonical import canonical, sha256
 from aegis.core.json import parse
@@ -49,8 +50,7 @@ _MARK: Final = "[aegis "
 _REF_CHARS: Final = 16
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proposed:
+class Proposed(Struct, frozen=True, kw_only=True):
     """One tool call as it stands in an answer.
 
     `key` is its place and unique in the answer; `call_id` is the provider's id and may be empty.
@@ -69,8 +69,7 @@ class Proposed:
     unnamed: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True, kw_only=True):
     """What becomes of one proposed call: it runs, runs with `arguments`, or is refused with `message`."""
 
     allowed: bool
@@ -78,8 +77,7 @@ class Ruling:
     message: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """A call that was taken out of an answer: its wire form, its place among the parts, and the refusal."""
 
     call: Wire
@@ -88,8 +86,7 @@ class Refused:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Removal:
+class Removal(Struct, frozen=True, kw_only=True):
     """All that was taken out of one answer (of one choice, where a format has several).
 
     It is found again by the keys of the calls that stayed (`call_key`), by `ref`, which the text
@@ -103,16 +100,14 @@ class Removal:
     text: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WireSettled:
+class WireSettled(Struct, frozen=True, kw_only=True):
     """An answer after its calls were ruled on."""
 
     answer: Wire
     removals: tuple[Removal, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True, kw_only=True):
     """One tool result in a request, and the pointer tokens that lead to its value.
 
     `shell` says that the value is a list of what commands printed, and cannot be text; `parts` that it is an
@@ -126,8 +121,7 @@ class ToolOutput:
     parts: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WireEvent:
+class WireEvent(Struct, frozen=True, kw_only=True):
     """One server-sent event; `data` is its text. `id` and `retry` are as they came, empty where they did not."""
 
     data: str
@@ -136,16 +130,14 @@ class WireEvent:
     retry: str = ""
 
 
-@dataclass(kw_only=True, slots=True)
-class Step:
+class Step(Struct, kw_only=True):
     """What an event of a stream leads to: events to pass on now, and calls to rule on before going on."""
 
     events: list[WireEvent] = field(default_factory=list)
     calls: list[Proposed] = field(default_factory=list)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Alike:
+class Alike(Struct, frozen=True, kw_only=True):
     """What a filter says of an event that it let pass: where a later one may differ, and what that one changes.
 
     `passed` gets the values at `gaps` by their last name. It does to the filter what reading the event would do, or
@@ -294,8 +286,7 @@ class HeldBytes:
             raise ForeignAnswer("the calls of the stream are too large")
 
 
-@dataclass(kw_only=True, slots=True)
-class RuledBlocks:
+class RuledBlocks(Struct, kw_only=True):
     """The blocks of one answer after its calls were ruled on: what goes on, which calls stay, which were refused.
 
     `place` is where the first refused call stood among the blocks that go on.
@@ -456,8 +447,7 @@ def put_all(root: Wire, changes: Iterable[tuple[Sequence[str | int], Any]]) -> W
     return changed
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Passage:
+class Passage(Struct, frozen=True, kw_only=True):
     """One text of a request. `head` is set where it stands there in base64, behind this head (it may be empty)."""
 
     path: Path
@@ -469,8 +459,7 @@ class Passage:
         return text if self.head is None else self.head + base64.b64encode(text.encode()).decode()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SuppliedContent:
+class SuppliedContent(Struct, frozen=True, kw_only=True):
     """One document, or one text of the user. Where a model would read more than `passages`, `unread` is that part as it
     stands in the request, and `what` a word for it."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aegis.core.canonical import canonical
 from aegis.errors import ForeignAnswer
@@ -107,8 +108,7 @@ _TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 _GROWING: Final = ("arguments", "input")
 
 
-@dataclass(slots=True)
-class _Choice:
+class _Choice(Struct):
     """One choice as far as it has streamed: what was said, and the calls that are held back, in parts."""
 
     text: list[str] = field(default_factory=list)

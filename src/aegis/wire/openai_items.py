@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.core.canonical import canonical
 from aegis.wire.model import NO_NAME, Proposed, Refused, Ruling, Wire, call_key, printed, read_arguments, text_of
@@ -19,8 +20,7 @@ _BLANK_PNG: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(Struct, frozen=True):
     """How one type of item names its tool and holds its arguments."""
 
     tool: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
+
+from msgspec import Struct, field
 
 from aegis.errors import ForeignAnswer
 from aegis.wire.model import (
@@ -59,8 +60,7 @@ class _Whole(Protocol):
     def settle(self, answer: Wire, rulings: Mapping[str, Ruling], *, structured: bool) -> WireSettled: ...
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """One output item that is held back: its events so far, and the whole item once it is done."""
 
     events: list[Wire] = field(default_factory=list)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Protocol
+
+from msgspec import Struct, structs
 
 from aegis.errors import ForeignAnswer
 from aegis.wire.model import (
@@ -46,8 +47,7 @@ from aegis.wire.model import (
 _PARTIAL = frozenset({"partialArgs", "partial_args", "willContinue", "will_continue"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Names:
+class Names(Struct, frozen=True, kw_only=True):
     """What a format calls its members."""
 
     messages: str
@@ -365,7 +365,7 @@ class PartsDialect:
             return None
         for _, part, _ in self._calls_in(message):
             call = self._proposed(part, "", "")
-            for one in (call, replace(call, call_id=self._unnamed([part])[0])):
+            for one in (call, structs.replace(call, call_id=self._unnamed([part])[0])):
                 if (found := recall.by_call(call_key(one))) is not None:
                     return found
         return said_in(recall, (_text(part) for part in self._parts(message)))

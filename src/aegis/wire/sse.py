@@ -6,8 +6,9 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from aegis.errors import ForeignAnswer
 from aegis.wire.model import WireEvent
@@ -26,8 +27,7 @@ class EventReader(Protocol):
     def end(self) -> list[WireEvent]: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Framing:
+class Framing(Struct, frozen=True, kw_only=True):
     """How the events of a stream are told apart. `alive` says nothing, and keeps a silent connection open."""
 
     media: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
-import re2
+from aegis.core.patterns import Lazy
 
 MAX_TOKENS: Final = 10**9  # of one answer: bounds what a provider that lies can take from a budget
 BYTES_PER_TOKEN: Final = 4  # of what was sent or came, where no provider says how much it was
@@ -22,7 +22,7 @@ _WROTE: Final = (
     b"completion_tokens", b"output_tokens", b"candidatesTokenCount", b"thoughtsTokenCount", b"outputTokens",
     b"eval_count",
 )  # fmt: skip
-_COUNT: Final = re2.compile(b'"(' + b"|".join((*_READ, *_WROTE)) + rb')"\s{0,4}:\s{0,4}(\d{1,15})')
+_COUNT: Final = Lazy(b'"(' + b"|".join((*_READ, *_WROTE)) + rb')"\s{0,4}:\s{0,4}(\d{1,15})')
 
 
 class TokenMeter:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
@@ -99,7 +99,7 @@ async def test_a_run_that_takes_its_process_with_it_is_not_taken_up_for_ever(tmp
         rows = RunRows(place.store, place.gate.parts.clock, "999999999-gone")
         row = rows.start(RunRow(run_id="poor", principal="bot", route="default", digest="d", status="running"), b"")
         for _ in range(MOST_ATTEMPTS - 1):
-            taken = rows.take(replace(row, owner="999999999-gone"))
+            taken = rows.take(structs.replace(row, owner="999999999-gone"))
             assert taken is not None
             row = taken
         await runs.recover()

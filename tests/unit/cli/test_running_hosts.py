@@ -137,6 +137,7 @@ class TestHosts:
     def test_hosts_that_are_decided_by_their_models_need_one(self, name: str, around: Around) -> None:
         told = tell([name], {}, around)
         assert told.environment["ANTHROPIC_HOST"] == told.environment["OPENAI_HOST"] == URL
+        assert bool(told.undecided) is (name == "aider")  # which offers its models no tools
         with pytest.raises(InvalidCall, match="none is known"):
             tell([name], {}, replace(around, dialects=()))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from operator import truediv
 from typing import Any
 
@@ -167,4 +166,4 @@ def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
 def _changed(policy: Policy) -> Source:
     """The source of a policy whose rules were changed on the disk since."""
     assert policy.source is not None
-    return replace(policy.source, digest="sha-256:0", key=-policy.source.key)
+    return structs.replace(policy.source, digest="sha-256:0", key=-policy.source.key)

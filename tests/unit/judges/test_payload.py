@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from aegis.core.json import resolve
 from aegis.detect.facts import FactSubject as Called
@@ -102,7 +102,7 @@ EXECUTED = ("command", "path", "url", "sql", "code", "query", "cmd", "file_path"
 def shown(arguments: dict[str, Any], budget: int) -> tuple[Any, bool]:
     """The arguments as a judge is given them, and whether it is asked at all."""
     called = Called(tool="do_it", server=None, arguments=arguments, limits=ReadLimits())
-    payload = make_payload(replace(subject(arguments), executed=executed_places(called)), "", budget)
+    payload = make_payload(structs.replace(subject(arguments), executed=executed_places(called)), "", budget)
     assert payload.value["truncated"] == payload.truncated
     assert payload.truncated or not payload.hides
     return payload.value["proposed_tool_call"]["arguments"], payload.hides

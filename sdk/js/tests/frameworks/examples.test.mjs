@@ -50,18 +50,21 @@ test('protect', async () => {
   assert.match(text, /refused: .* \(attack_detected\)/);
 });
 
-for (const [name, flags, folder] of [
+for (const [name, flags, folder, prefix = ''] of [
   ['openai', []],
   ['anthropic', []],
   ['ai', ['--import', 'aegis-guard/register']],
   ['langgraph', []],
   ['agents', []],
+  ['claude', [], '.', 'mcp__office__'],
   ['mastra', ['--import', 'aegis-guard/register'], '../newest'],
 ]) {
   test(name, async () => {
-    const model = await scriptedModel([{ text: 'let me', calls: [GOOD, BAD] }, { text: 'the report is fine' }]);
+    const calls = [GOOD, BAD].map((one) => ({ ...one, tool: prefix + one.tool }));
+    const model = await scriptedModel([{ text: 'let me', calls }, { text: 'the report is fine' }]);
     try {
-      const more = { OPENAI_BASE_URL: `${model.url}/v1`, ANTHROPIC_BASE_URL: model.url };
+      const program = { CLAUDE_CODE: here('../support/program.mjs'), WORLD_URL: model.url };
+      const more = { OPENAI_BASE_URL: `${model.url}/v1`, ANTHROPIC_BASE_URL: model.url, ...program };
       const text = await run(name, more, flags, folder);
       assert.match(text, /reading \/srv\/report\.txt/);
       assert.ok(!text.includes('reading /etc/shadow'), text);

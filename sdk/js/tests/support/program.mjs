@@ -9,19 +9,29 @@ let next = 0;
 const say = (message) => process.stdout.write(`${JSON.stringify(message)}\n`);
 const base = { session_id: 's', uuid: '00000000-0000-4000-8000-000000000000' };
 
+function request(asked) {
+  return new Promise((done) => {
+    const request_id = `r${++next}`;
+    waiting.set(request_id, done);
+    say({ type: 'control_request', request_id, request: asked });
+  });
+}
+
 function ask(event, input) {
   const callbacks = (hooks[event] ?? []).flatMap((matcher) => matcher.hookCallbackIds);
   const about = { hook_event_name: event, session_id: 's', transcript_path: '', cwd: '.', ...input };
   return Promise.all(
-    callbacks.map(
-      (callback_id) =>
-        new Promise((done) => {
-          const request_id = `r${++next}`;
-          waiting.set(request_id, done);
-          say({ type: 'control_request', request_id, request: { subtype: 'hook_callback', callback_id, input: about, tool_use_id: input.tool_use_id } });
-        }),
-    ),
+    callbacks.map((callback_id) => request({ subtype: 'hook_callback', callback_id, input: about, tool_use_id: input.tool_use_id })),
   );
+}
+
+/** What a tool gives: one of a server inside the SDK's process by its protocol, any other by HTTP. */
+async function executed(tool_name, given) {
+  const [, server_name, name] = /^mcp__(.+?)__(.+)$/.exec(tool_name) ?? [];
+  if (name === undefined) return (await fetch(process.env.TOOLS_URL, { method: 'POST', body: JSON.stringify([tool_name, given]) })).json();
+  const message = { jsonrpc: '2.0', id: ++next, method: 'tools/call', params: { name, arguments: given } };
+  const { result } = (await request({ subtype: 'mcp_message', server_name, message })).mcp_response;
+  return result.isError ? { error: result.content[0].text } : { result: result.content };
 }
 
 const world = { url: process.env.WORLD_URL };
@@ -32,8 +42,7 @@ async function run(tool_name, given, call) {
   const before = await ask('PreToolUse', about);
   if (told(before, 'permissionDecision') === 'deny') return told(before, 'permissionDecisionReason');
   about.tool_input = told(before, 'updatedInput') ?? given;
-  const answer = await fetch(process.env.TOOLS_URL, { method: 'POST', body: JSON.stringify([tool_name, about.tool_input]) });
-  const { result, error } = await answer.json();
+  const { result, error } = await executed(tool_name, about.tool_input);
   if (error !== undefined) {
     await ask('PostToolUseFailure', { ...about, error });
     const stopped = (await ask('PostToolBatch', { tool_calls: [{ ...about, tool_response: error }] })).find((one) => one?.continue === false);
@@ -43,7 +52,8 @@ async function run(tool_name, given, call) {
     }
     return error;
   }
-  return told(await ask('PostToolUse', { ...about, tool_response: result }), 'updatedToolOutput') ?? result;
+  const seen = told(await ask('PostToolUse', { ...about, tool_response: result }), 'updatedToolOutput') ?? result;
+  return typeof seen === 'string' ? seen : seen.map((part) => part.text).join('\n');
 }
 
 async function turn() {

@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import structs
 
 from aegis.approvals.previews import programs
 from aegis.approvals.previews.dryrun import DryRuns, by_callable, by_endpoint
@@ -199,7 +199,7 @@ def look_at(look: Looked, dry_runs: DryRuns) -> Preview:
     except Exception as error:
         _log.exception("a preview failed", extra={"tool": look.tool})
         preview = Preview(state="failed", why=f"the preview failed: `{type(error).__name__}`")
-    return replace(preview, seconds=time.monotonic() - began)
+    return structs.replace(preview, seconds=time.monotonic() - began)
 
 
 def _look(look: Looked, dry_runs: DryRuns) -> Preview:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from msgspec import structs
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
@@ -89,7 +90,7 @@ def _coverage(modules: list[str], home: Path, config: Path | None, *, as_json: b
     # What packages tell of every call is no finding; their warnings and errors are told as ever.
     logging.disable(logging.INFO)
     try:
-        found = [asdict(one) for one in coverage(modules)]
+        found = [structs.asdict(one) for one in coverage(modules)]
     finally:
         logging.disable(logging.NOTSET)
     covered = all(one["state"] != "UNCOVERED" for one in found)

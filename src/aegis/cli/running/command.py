@@ -14,19 +14,19 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from aegis.cli.options import ConfigFile, Home, home_of
 from aegis.cli.output import USAGE, say
-from aegis.cli.running import boxed
-from aegis.cli.running.hosts import Around, HostWords, name_of, tell
-from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, start, wait
+from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, name_of, start, wait
 from aegis.errors import AegisError
 from aegis.sdk.client.peer import peer_uid
 
-START_S: Final = 120.0  # the first start of all compiles the rules
+if TYPE_CHECKING:
+    from aegis.cli.running.hosts import Around, HostWords
+
 STOP_S: Final = 30.0
 _SOCKET: Final = "aegis.sock"
 _IS_MAC: Final = platform.system() == "Darwin"
@@ -72,7 +72,13 @@ def _around(
 ) -> tuple[int, dict[str, Any] | None]:
     """The exit code of the command with a gateway around it, and what was counted."""
     with _folder() as folder, _gateway(home, config, folder, agent, observe=observe) as gateway:
-        around = gateway.around(folder, home, agent)
+        # Loaded while the gateway starts, which takes longer.
+        from aegis.cli.running import boxed
+        from aegis.cli.running.hosts import Around, tell
+
+        opened = gateway.opened()
+        known = {name: opened[name] for name in ("port", "socket", "hooks", "config", "key", "dialects")}
+        around = Around(folder=folder, home=home, agent=agent, **known)
         told = tell(command, os.environ, boxed.inside(around) if strict and not _IS_MAC else around)
         if not quiet:
             mode = ", observed" if observe else ""
@@ -80,6 +86,8 @@ def _around(
             if told.alone:
                 names = ", ".join(f"`{name}`" for name in sorted(set(told.alone)))
                 sys.stderr.write(f"aegis: without the proxy of MCP, decided as calls of the host: {names}\n")
+            for one in told.undecided:
+                sys.stderr.write(f"aegis: not decided: {one}\n")
             sys.stderr.flush()
         code = _enclosed(told, around) if strict else _run(told)
         return code, gateway.close()
@@ -90,17 +98,15 @@ SETTINGS: Final[dict[str, Any]] = {"context_settings": {"allow_interspersed_args
 
 
 class _Gateway:
-    """The process of the gateway (`aegis.cli.running.gateway`), which knows the key and counts."""
+    """The process of the gateway (`aegis.cli.running`), which knows the key and counts."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path):
         self._process = process
         self._log = log
-        self._opened = self._read()
 
-    def around(self, folder: Path, home: Path, agent: str) -> Around:
-        """What is around the command now."""
-        known = {name: self._opened[name] for name in ("port", "socket", "hooks", "config", "key", "dialects")}
-        return Around(folder=folder, home=home, agent=agent, **known)
+    def opened(self) -> dict[str, Any]:
+        """Wait until it serves; where it is (`RunGateway`)."""
+        return self._read()
 
     def close(self) -> dict[str, Any] | None:
         """End the gateway; what it counted, or `None` where it is gone."""
@@ -154,7 +160,7 @@ def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, obser
     log = folder / "gateway.log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "aegis.cli.running.gateway"],
+            [sys.executable, "-P", "-m", "aegis.cli.running"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -165,8 +171,7 @@ def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, obser
         if process.stdin is not None:
             process.stdin.write(json.dumps(wanted) + "\n")
             process.stdin.flush()
-        gateway = _Gateway(process, log)
-        yield gateway
+        yield _Gateway(process, log)
     finally:
         if process.stdin is not None and not process.stdin.closed:
             process.stdin.close()
@@ -228,11 +233,15 @@ def _run(told: HostWords, info: tuple[int, int] | None = None) -> int:
         return NOT_EXECUTABLE
     if info is None:
         return wait(child)
+    from aegis.cli.running import boxed
+
     os.close(info[1])
     return wait(child, signalled=boxed.first_inside(info[0]))
 
 
 def _enclosed(told: HostWords, around: Around) -> int:
+    from aegis.cli.running import boxed
+
     if _IS_MAC:
         return _run(boxed.fenced(told, around))
     info = os.pipe()

@@ -1,4 +1,4 @@
-"""The gateway of one `aegis run`, in a process of its own: `python -m aegis.cli.running.gateway`.
+"""The gateway of one `aegis run`, in a process of its own: `python -m aegis.cli.running`.
 
 (1) standard input says what is wanted, as one line of JSON (`RunWanted`), and then stays open while the command runs
 (2) standard output says where the gateway is, one line (`RunGateway`): the agent's key comes this way and no other
@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import threading
@@ -118,6 +119,7 @@ def _join(wanted: RunWanted, home: Path, path: Path | None) -> RunCount:
         issued = create_key(state, roles=("agent",), agent=wanted.agent, by=operator())
         relay = Relay(wanted.found)
         relay.start()
+        gc.enable()
         opened = RunGateway(
             port=relay.port,
             socket=wanted.found,
@@ -156,7 +158,6 @@ def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | Non
         first = _size(deployment.store)
 
         def ready(server: GatewayServer) -> None:
-            app.services.workers.start()
             threading.Thread(target=_stop_at_end, args=(server,), daemon=True).start()
             _say(
                 RunGateway(
@@ -169,6 +170,7 @@ def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | Non
                     first=first,
                 )
             )
+            app.services.workers.start()
 
         settings = ServeSettings(port=0, unix=folder / SOCKET, hooks=folder / HOOK_SOCKET, drain_seconds=DRAIN_S)
         serve(app, settings, ready=ready)
@@ -316,7 +318,3 @@ def _would(reader: Reader, keyring: Keyring, entry: Entry) -> Outcome:
             quoted = finding["message"].split("`")
             outcome = max(outcome, Outcome[quoted[1].upper()] if len(quoted) > 1 else Outcome.BLOCK)
     return outcome
-
-
-if __name__ == "__main__":
-    main()

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from aegis.cli.hookline import MARGIN_S
 from aegis.cli.running import servers
+from aegis.cli.running.process import name_of
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json
 from aegis.proxies.hooks.event import HOSTS, Host, every_place
@@ -64,18 +65,15 @@ class Around:
 class HostWords:
     """What the command is told: its words and its environment; `by` says how its calls are decided.
 
-    `alone` names the MCP servers that the host speaks to without our proxy between them.
+    `alone` names the MCP servers that the host speaks to without our proxy between them, `undecided` what the host does
+    without calling a tool.
     """
 
     command: list[str]
     environment: dict[str, str]
     by: list[str] = field(default_factory=list)
     alone: list[str] = field(default_factory=list)
-
-
-def name_of(command: Sequence[str]) -> str:
-    """The name of the program, by which its host is known and its agent is called."""
-    return Path(command[0]).name
+    undecided: list[str] = field(default_factory=list)
 
 
 def tell(command: Sequence[str], environment: Mapping[str, str], around: Around) -> HostWords:
@@ -274,8 +272,9 @@ def _behind(told: HostWords, found: servers.McpServers) -> None:
 
 
 def _aider(told: HostWords, around: Around) -> None:
-    """It is a program in Python that calls models by LiteLLM."""
+    """It is a program in Python that calls models by LiteLLM, and offers them no tools: it reads what they write."""
     _models_alone(told, around)
+    told.undecided.append("edits, which aider reads out of the model's text, and commands that it proposes to you")
     _languages(told, around)
 
 

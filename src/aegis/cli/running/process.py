@@ -11,6 +11,7 @@ import resource
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 NOT_FOUND: Final = 127
@@ -22,6 +23,11 @@ _HEARD: Final = (signal.SIGINT, signal.SIGQUIT)
 _ALL: Final = (*_PASSED, *_HEARD)
 _AWAITED: Final = frozenset((*_ALL, signal.SIGTSTP, signal.SIGCHLD))
 _STOPS: Final = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+
+def name_of(command: Sequence[str]) -> str:
+    """The name of the program, by which its host is known and its agent is called."""
+    return Path(command[0]).name
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], *, keep: Sequence[int] = ()) -> int:

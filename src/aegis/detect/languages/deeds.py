@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import re2
 from tree_sitter import Node
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
 from aegis.detect.languages.requests import (
@@ -42,11 +42,11 @@ from aegis.detect.shell.tamper import tampering_write
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
 _KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument"})
-_WRITES: Final = re2.compile(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
-_REQUIRED: Final = re2.compile(
+_WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
+_REQUIRED: Final = Lazy(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
 )
-_PLAIN_NAME: Final = re2.compile(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
+_PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
 _PARAMETER: Final = frozenset({
     "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
     "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",

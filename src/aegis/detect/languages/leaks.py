@@ -13,6 +13,7 @@ from typing import Final
 import re2
 
 from aegis.core.effects import Resource, ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of
 from aegis.detect.resources import builtin_resources, host_place
 
@@ -46,30 +47,26 @@ _DROPS: Final = "|".join(
 )
 _ADDRESS: Final = rf"://(?:\d+\.\d+\.|\[?[0-9a-f]+:)|@\d+\.\d+\.\d|[/.@](?:{_DROPS})\b"
 _KINDS: Final = tuple(
-    (kind, re2.compile(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON))
+    (kind, Lazy(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON))
 )
 WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _PERSON, _ADDRESS)  # one of these stands in every text that leaks
-_URL: Final = re2.compile(
+_URL: Final = Lazy(
     r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}|(?i:\bhost(?:name)?[\"']?\s*[:=]\s*)[\"'`][\w-]{1,63}(?:\.[\w-]{1,63}){1,8}[\"'`]"
 )
-_OF_MEMBER: Final = re2.compile(r"^\w+[\"']?\s*[:=]\s*")
-_ASKS_NAME: Final = re2.compile(
+_OF_MEMBER: Final = Lazy(r"^\w+[\"']?\s*[:=]\s*")
+_ASKS_NAME: Final = Lazy(
     r"(?:^|\.)(?:resolve\w*|query|lookup|gethostbyname\w*|getaddrinfo|dns_get_record|checkdnsrr|getbyname|getallbyname|"
     r"lookuphost|lookupip|lookuptxt|getaddresses?|gethostaddresses|gethostentry|getresources?)$"
 )
-_IN_NAME: Final = re2.compile(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
-_POSTS: Final = re2.compile(
+_IN_NAME: Final = Lazy(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
+_POSTS: Final = Lazy(
     r"(?:^|\.)(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
     r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
-_GETS: Final = re2.compile(
-    r"(?:^|\.)(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios)$"
-)
-_BODY: Final = re2.compile(
-    r"(?i)\b(?:data|json|body|files|params|content|form|payload|method)\b\s*[:=]|\.post|\.put|POST|PUT"
-)
-_FETCHES_FILE: Final = re2.compile(r"(?:^|\.)(?:urlretrieve|download\w*|get_file|copy_from_url)$")
-_PROGRAM: Final = re2.compile(r"(?i)://[^\s\"'`]{3,300}\.(?:exe|dll|scr|bat|cmd|vbs|ps1|hta|pif|elf|cpl)(?:[?#\"'`]|$)")
+_GETS: Final = Lazy(r"(?:^|\.)(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios)$")
+_BODY: Final = Lazy(r"(?i)\b(?:data|json|body|files|params|content|form|payload|method)\b\s*[:=]|\.post|\.put|POST|PUT")
+_FETCHES_FILE: Final = Lazy(r"(?:^|\.)(?:urlretrieve|download\w*|get_file|copy_from_url)$")
+_PROGRAM: Final = Lazy(r"(?i)://[^\s\"'`]{3,300}\.(?:exe|dll|scr|bat|cmd|vbs|ps1|hta|pif|elf|cpl)(?:[?#\"'`]|$)")
 _STOLEN: Final = (
     ("password_value", "logins"), ("encrypted_value", "cookies"), ("card_number_encrypted", "credit_cards"),
     ("moz_cookies", "cookies.sqlite"), ("encryptedpassword", "logins.json"),

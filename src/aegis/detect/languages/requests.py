@@ -12,30 +12,28 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
-import re2
 from tree_sitter import Node
 
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.syntax import Called, arguments_of, text_of
 from aegis.detect.languages.values import NameScope
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import builtin_programs
 
-SPEAKS_OF_CLOUD: Final = re2.compile(
-    r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto"
-)
-FETCHES: Final = re2.compile(
+SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
+FETCHES: Final = Lazy(
     r"(?i)requests\.|urlopen|urlretrieve|httpx|aiohttp|\bfetch\(|axios|https?\.get|downloadfile|wget\.|\.recv\(|curl_|"
     r"file_get_contents\(.http|open-uri|getstore|net::http|restclient|pycurl|ftplib"
 )
 # Statements that are worth a parser wherever a program hands them to a database.
-GRAVE_STATEMENT: Final = re2.compile(
+GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bload_file\s*\("
 )
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
-_PLAIN: Final = re2.compile(r"[\s'\"`]+")
-_CAPITAL: Final = re2.compile(r"([a-z0-9])([A-Z])")
+_PLAIN: Final = Lazy(r"[\s'\"`]+")
+_CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
 
@@ -89,7 +87,7 @@ def says(pieces: Sequence[str], parts: Called) -> bool:
 
 
 # What is called is looked up by its name in a module that runs programs, though it could be written out.
-_LOOKED_UP: Final = re2.compile(
+_LOOKED_UP: Final = Lazy(
     r"^(?:getattr\s*\(\s*(?:(os|subprocess|builtins|__builtins__|sys|shutil|socket|posix)\s*,|"
     r"(?:__import__|importlib\.import_module)\s*\([^)]{0,60}(?:os|sub|process|\+|builtins|socket|ctypes|pty))|"
     r"(?:os|subprocess|builtins|__builtins__|__import__\([^)]{1,40}\))\.(?:__dict__\s*\[|__getattribute__\s*\())[^,]{0,80}"

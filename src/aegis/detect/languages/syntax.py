@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-import re2
 from tree_sitter import Language, Node, Query
 
+from aegis.core.patterns import Lazy
 from aegis.detect.grammar import Grammar
 
 CodeLanguage = Literal["python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp"]
@@ -83,11 +83,11 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = tuple(_SPOKEN)
 _JAVA: Final = (
-    (re2.compile(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in"),
-    (re2.compile(r"\bfinal\s+"), ""),
-    (re2.compile(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
-    (re2.compile(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
-    (re2.compile(r"\)\s*->"), ") =>"),
+    (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in"),
+    (Lazy(r"\bfinal\s+"), ""),
+    (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
+    (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
+    (Lazy(r"\)\s*->"), ") =>"),
 )
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
@@ -125,7 +125,7 @@ _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
     ),
     ("php", r"(?i)\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"),
 )
-_TOLD: Final = tuple((language, re2.compile(pattern)) for language, pattern in _SHOWN)
+_TOLD: Final = tuple((language, Lazy(pattern)) for language, pattern in _SHOWN)
 _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
@@ -137,7 +137,7 @@ _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "type
 
 
 # What no text in Python can hold at the beginning of a statement, whatever the name of what runs it says.
-_DECLARES: Final = re2.compile(r"(?m)(?:^|;)\s*(?:const|let|var)\s+[\w${\[]")
+_DECLARES: Final = Lazy(r"(?m)(?:^|;)\s*(?:const|let|var)\s+[\w${\[]")
 
 
 def language_of(text: str, hint: str = "") -> CodeLanguage:

@@ -9,26 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-import re2
-
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.values import HOLE
 from aegis.detect.shell.uses import is_broad, service_resource
 
 _SHOWN: Final = 80
 _MOST_NAMES: Final = 4
-_ENCRYPTS: Final = re2.compile(
+_ENCRYPTS: Final = Lazy(
     r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
     r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
 )
-_ANY_NAME: Final = re2.compile(rf"[*{HOLE}]")
+_ANY_NAME: Final = Lazy(rf"[*{HOLE}]")
 # Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
-_CLIPBOARD: Final = re2.compile(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
-_WALLET: Final = re2.compile(
+_CLIPBOARD: Final = Lazy(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
+_WALLET: Final = Lazy(
     r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|"
     r"(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
 )
-_KILLS: Final = re2.compile(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
+_KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 
 
 def told_together(
@@ -50,7 +49,7 @@ def told_together(
 def _overwrites_broadly(effect: ResourceEffect) -> bool:
     """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
     return effect.verb in ("write", "delete") and any(
-        is_broad(re2.split(_ANY_NAME, value)[0].rstrip("/\\"))
+        is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
         for value in effect.values
         if _ANY_NAME.search(value) is not None
     )

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
-import re2
 from tree_sitter import Node
 
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.syntax import BoundName, Called, called, member_parts, text_of, unwrapped
 
 HOLE: Final = "\x1a"  # stands for text that comes from outside
@@ -106,7 +106,7 @@ _BLOCKS: Final = frozenset({
 _ESCAPES: Final[Mapping[str, str]] = {
     "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
 }  # fmt: skip
-_FIELD: Final = re2.compile(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+_FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
 
 class NameScope:

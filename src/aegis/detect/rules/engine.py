@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import re2
 
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import compiling, load_cached, load_shipped, store_cached
 from aegis.errors import ConfigError, Problem
 from aegis.notices import notice
@@ -87,9 +88,9 @@ _SET_SIZE: Final = 40  # patterns in one RE2 set: a larger set outgrows its auto
 _SET_MEMORY: Final = 67_108_864  # bytes an RE2 set may take
 
 
-_REPEAT: Final = re2.compile(r"\{(\d{1,4}),(\d{1,4})\}")
+_REPEAT: Final = Lazy(r"\{(\d{1,4}),(\d{1,4})\}")
 _LONG_REPEAT: Final = 24
-_LOOSE_LEAD: Final = re2.compile(r"\\b(\(?)(\[[^\]\\]+\])\{(?:[3-9]|\d\d+)\}")
+_LOOSE_LEAD: Final = Lazy(r"\\b(\(?)(\[[^\]\\]+\])\{(?:[3-9]|\d\d+)\}")
 _WHOLE_TEXT: Final = {"A": "^", "z": "$"}
 _MOST_OPENED: Final = 16  # databases that one process keeps: some megabytes each
 _MANY: Final = 3  # databases: the rules that ship are more, one folder of a user's own is less

@@ -10,71 +10,80 @@ from typing import Final
 
 import re2
 
-from aegis.detect.rules.orders import find_order, is_order
+from aegis.core.patterns import Lazy
+from aegis.detect.rules.orders import find_order, find_parts, is_order
 
-_MENTION: Final = re2.compile(
+_MENTION: Final = Lazy(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
-    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
+    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*|translat\w*|(?:ü|u)bersetz\w*|traduc\w*|traduz\w*|vertaal\w*|"
+    r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$|"
+    r"[\"'»”“’][.?!]?\s*(?:->|=>|→|—|=|:)\s*$|(?i)\b(?:quiz|trainings?|exercise|schulung|which of these)\b[^\n]{0,120}$"
 )
-_MENTIONED: Final = re2.compile(
+_MENTIONED: Final = Lazy(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
-    r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
+    r"is (?:an?|one|this) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the)|se dit|hei(?:ß|ss)t|means|"
+    r"translates?|auf (?:deutsch|englisch))\b|^\s*,\s*\"?(?:refus\w*|block\w*|den(?:y|ied)|"
+    r"unsafe|true|false|label\w*)\b|^\s*(?:->|=>|→|—)\s*[\"«„“']|^[^.!?\n]{0,12}(?:的英文|的意思|之类|是什么意思|などの|と訳)"
 )
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
-_KNOWN: Final = re2.compile(
+_KNOWN: Final = Lazy(
     r"(?i)^[,\s][^.!?\n]{0,24}(?:(?:know|knew|learn\w*|sabes|sab(?:í|i)as?|sab(?:í|i)an|sapev\w+|sapete|sav(?:ez|iez)|sais)\s+"
     r"(?:about|sobre|su|sul\w*|sur|de)|(?:über|aus|von)\s\S{1,30}\s(?:wuss|wiss|kenn|kann)\w*)[^.!?\n]{0,40}"
 )
-_OF_ITSELF: Final = re2.compile(
+_OF_ITSELF: Final = Lazy(
     r"(?i)assist|\bai\b|\bki\b|model|instru|istruz|anweis|rules|regeln|reglas|r(?:è|e)gles|regole|prompt|safe|polic"
 )
 # What a model was told, and not what somebody told somebody: everything, or what is said of models and of this text.
-_OF_A_MODEL: Final = re2.compile(
+_OF_A_MODEL: Final = Lazy(
     r"(?i)\b(?:all|any|every|each|everything|anything|your|you|system|above|tod[ao]s?|tutt[eio]|alle[sn]?|toutes|tous|tout|tudo|"
     r"tus|tuas?|tes|vos|tue|je|jouw|dein\w*|ihre?|safety|prompts?|guidelines?|polic\w+|programming|training|restrictions?|"
     r"constraints|foregoing|preceding|initial|original|precedenti|anteriores|vorherigen|bisherigen)\b|pr[ée]c[ée]dentes|"
     r"\bobigen|все|ваши|твои|промпт|所有|之前|以上|上述|すべて|以前|これまで|"
     r"모든|이전|위의|جميع|السابقة|सभी|पिछले|wszystk|tüm|önceki|tất cả|semua"
 )
-_BARE: Final = re2.compile(
+_BARE: Final = Lazy(
     r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
     r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
 )
-_PLAIN: Final = re2.compile(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
-_THEN_SAID: Final = re2.compile(
+# Orders of a day, and orders that stand in a text which is only to be read.
+_DATED: Final = Lazy(r"(?i)^\s+(?:of|from|dated)\s+(?:the\s+)?\d")
+_IN_A_TEXT: Final = Lazy(
+    r"(?i)^\s+(?:(?:that|which)\s+(?:are|is|appear\w*|occur\w*|stand\w*)\s+)?(?:found\s+|contained\s+|embedded\s+|hidden\s+)?"
+    r"(?:in(?:side)?|within|from|of)\s+(?:the|this|these|that|any|a|an|it|them|user|web|tool|retrieved|untrusted)\b"
+)
+_PLAIN: Final = Lazy(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
+_THEN_SAID: Final = Lazy(
     r"(?i)^[^\n]{0,60}?\b(?:say|print|output|reply|respond|answer|state|write|repeat|reveal|tell|instead|obey|follow|execute|"
     r"rispondi|scrivi|r(?:é|e)pond\w*|(?:é|e)cri[st]\w*|antwort\w*|schreib\w*|responde|escribe|responda|escreva|antwoord|"
     r"schrijf|odpowiedz|napisz|do\s+(?:the|this)|you\s+(?:are|must|will|should))\b"
 )
 # What is said of somebody who is no reader of the text: a party in court, a patient.
-_OBLIGED: Final = re2.compile(
+_OBLIGED: Final = Lazy(
     r"(?i)\b(?:courts?|judges?|jury|jurors?|defendants?|claimants?|plaintiffs?|part(?:y|ies)|tenants?|landlords?|"
     r"patients?|pts?|nurses?|doctors?|employees?|pupils?|players?|drivers?|passengers?|visitors?|he|she)\s+"
     r"(?:(?:must|should|shall|may|can|could|will|would|(?:had|has|have|is|are|was|were|chose|decided|agreed)\s+to)|"
     r"(?:(?:is|are|was|were|has\s+been|have\s+been|had\s+been)\s+)?(?:told|asked|advised|instructed|ordered)\s+to)\s+$"
 )
-_REFUSED: Final = re2.compile(
+_REFUSED: Final = Lazy(
     r"(?i)\b(?:do not|don't|never|must not|should not|shall not|cannot|refuse to|attempts? to|tr(?:y|ies) to|"
     r"(?:told|tells?|telling|asks?|asked|asking|convinc\w*|instruct\w*|order\w*|trick\w*) "
     r"(?:an?|the|our|his|her|their)? ?(\w+) to(?: [\w' ]{1,60} and(?: to)?)?)\b[^.!?;:\n]{0,60}$"
 )
 # What turns a refusal around, or ends it before the order comes.
-_ENDS_REFUSAL: Final = re2.compile(
+_ENDS_REFUSAL: Final = Lazy(
     r"(?i)\b(?:hesitate|forget|fail|stop|refrain|delay|wait|neglect|worry|and|but|just|instead|then|now|only|simply|unless)\b"
 )
 # Who is told to do something is no reader of the text, unless it is one of these.
 _READERS: Final = frozenset({"agent", "ai", "assistant", "bot", "chatbot", "llm", "model", "us", "we", "you"})
 # Japanese names who does something before what is done: a patient who ignored an instruction gives no order.
-_NARRATED: Final = re2.compile(r"(?:^|[\s。、「])([^\s。、「」]{1,12})[はが][^\s。、]{0,6}$")
-_ORDERED: Final = re2.compile(r"^\S{0,6}(?:くださ|下さ|しろ|せよ|なさい|こと)")
-_JAPANESE_READERS: Final = re2.compile(
-    r"(?i)あなた|君|お前|貴方|私|AI|アシスタント|モデル|エージェント|ボット|GPT|Claude"
-)
+_NARRATED: Final = Lazy(r"(?:^|[\s。、「])([^\s。、「」]{1,12})[はが][^\s。、]{0,6}$")
+_ORDERED: Final = Lazy(r"^\S{0,6}(?:くださ|下さ|しろ|せよ|なさい|こと)")
+_JAPANESE_READERS: Final = Lazy(r"(?i)あなた|君|お前|貴方|私|AI|アシスタント|モデル|エージェント|ボット|GPT|Claude")
 # Languages and tools in a list of a sentence: `Python & Bash`, with their capital letters, or `Perl; awk; sed`, where
 # each starts alone and does nothing. What follows is plain words: behind a semicolon only with a capital letter.
-_LISTED: Final = re2.compile(
+_LISTED: Final = Lazy(
     r"^\s*&\s*(?:Bash|Shell|PowerShell|Python|Ruby|Perl|Node|Make|Docker|Git)"
     r"(?:[.,!?)]?\s+(?:[\p{L}\p{N}\s.,!?()'-]|;\s+\p{Lu})*|[.!?)]*)$|"
     r"^\s*[;&]\s*(?:awk|sed|grep|perl|python|ruby|git)(?:\s*[;&,]\s*(?:awk|sed|grep|perl|python|ruby|git|friends|co))*"
@@ -82,7 +91,9 @@ _LISTED: Final = re2.compile(
     # A word with a comma behind it is no file that a program is given: `curl | bash jokes, Kubernetes`.
     r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
-_NAMED: Final = re2.compile(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
+_NAMED: Final = Lazy(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
+# A mark of a dialogue that is named, without quotes.
+_NAMES_A_MARK: Final = Lazy(r"(?i)\b(?:such as|like|e\.g\.|tags?|tokens?|marks?|markers?|called|detects?)[,:\s]*$")
 _QUOTES: Final[Mapping[str, str]] = {
     '"': '"',
     "'": "'",
@@ -92,15 +103,15 @@ _QUOTES: Final[Mapping[str, str]] = {
     "\u00ab": "\u00bb",
     "\u201e": "\u201c",
 }
-_OPENS: Final = re2.compile(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
-_NEW_SENTENCE: Final = re2.compile(r"[.!?:;]\s")
+_OPENS: Final = Lazy(r"(?:^|[^\w])([\"'`\x{201c}\x{2018}\x{ab}\x{201e}])")
+_NEW_SENTENCE: Final = Lazy(r"[.!?:;]\s")
 _LONGEST_QUOTE: Final = 160
 
 
 def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    if _OBLIGED.search(before) is not None:
+    if _OBLIGED.search(before) is not None or (found.lstrip()[:1] in "<[" and _NAMES_A_MARK.search(before) is not None):
         return False
     known = _KNOWN.search(after)
     if known is not None and _OF_ITSELF.search(known.group()) is None:
@@ -123,6 +134,7 @@ def quoted(text: str, start: int, end: int) -> bool:
     """Whether an order is only quoted, in a sentence about such orders."""
     before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
     found = text[start:end]
+    ends = len(found.rstrip(".!\"'`"))  # what is found may take the mark with it that closes the quote
     # The nearest quote that opens before it, or with it, and where that closes.
     whole, at = before + found + after, len(before)
     opened = max((match.start(1) for match in _OPENS.finditer(whole[: at + 1])), default=-1)
@@ -131,11 +143,31 @@ def quoted(text: str, start: int, end: int) -> bool:
     closing = _QUOTES[whole[opened]]
     closed = next((one.start() for one in re2.finditer(rf"{closing}(?:\W|$)", whole[opened + 1 :])), -1)
     quoted = whole[opened + 1 : opened + 1 + closed]
-    if closed < 0 or opened + 1 + closed < at + len(found) - 1 or len(quoted) > _LONGEST_QUOTE:
+    if closed < 0 or opened + 1 + closed < at + ends - 1 or len(quoted) > _LONGEST_QUOTE:
         return False
     if _NEW_SENTENCE.search(quoted) is not None:
         return False  # a whole text in quotes, as in JSON, and no phrase that is spoken of
     return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
+
+
+def takes(data: bytes) -> tuple[int, int] | None:
+    """Where a text has what is private sent away, as a span of bytes."""
+    return find_parts("takes", data, quoted)
+
+
+def runs_remote(data: bytes) -> tuple[int, int] | None:
+    """Where a text has code fetched and run without a word, as a span of bytes."""
+    return find_parts("runs_remote", data, quoted)
+
+
+def unbinds(data: bytes) -> tuple[int, int] | None:
+    """Where a text frees a model from its rules, as a span of bytes."""
+    return find_parts("unbinds", data, quoted)
+
+
+def asks_innards(data: bytes) -> tuple[int, int] | None:
+    """Where a text asks for what a model was told, as a span of bytes."""
+    return find_parts("asks_innards", data, quoted)
 
 
 def addressed(data: bytes) -> tuple[int, int] | None:
@@ -151,6 +183,10 @@ def resets(text: str, start: int, end: int) -> bool:
     found, before, after = text[start:end], text[:start], text[end:]
     if not spoken(text, start, end):
         return False
+    if _IN_A_TEXT.search(after) is not None and _OF_A_MODEL.search(found) is None:
+        return False
+    if _DATED.search(after) is not None:
+        return is_order(before, found, after)
     if (
         _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
         or _BARE.search(found) is not None
@@ -160,9 +196,7 @@ def resets(text: str, start: int, end: int) -> bool:
     return (_PLAIN.search(found) is not None and not after.strip(".! \n")) or is_order(before, found, after)
 
 
-_ON_REQUEST: Final = re2.compile(
-    r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$"
-)
+_ON_REQUEST: Final = Lazy(r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$")
 
 
 def ordered(text: str, start: int, end: int) -> bool:
@@ -175,36 +209,43 @@ def chained(text: str, start: int, end: int) -> bool:
     return _LISTED.search(text[start:]) is None or _NAMED.search(text[:start]) is None
 
 
-_PROMISED: Final = re2.compile(
+_PROMISED: Final = Lazy(
     r"(?i)^(?:['’]ll|\s+(?:will|can|may))\s+(?:(?:also|only|always|automatically)\s+)?"
     r"(?:receive|get|earn|pay|enjoy|save|collect|book|deal|find|see|be\s+(?:charged|billed|paid|notified))\b[^.!?\n]{0,80}"
 )
-_OFFICE: Final = re2.compile(
-    r"(?i)^\s+(?:to|of)\s+(?:the|our)\s+(?:ceo|cto|cfo|director|manager|head|board|dean|editor)\b"
-)
-_OF_ORDERS: Final = re2.compile(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
+_OFFICE: Final = Lazy(r"(?i)^\s+(?:to|of)\s+(?:the|our)\s+(?:ceo|cto|cfo|director|manager|head|board|dean|editor)\b")
+_OF_ORDERS: Final = Lazy(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?|tasks?|requests?)\b")
 
 
 def cast(text: str, start: int, end: int) -> bool:
-    """Whether a reader is given another role: not what a customer gets from now on, nor a job."""
+    """Whether a reader is given another role: not what a customer gets from now on, a job, or news of a subject."""
+    known = _KNOWN.search(text[end:])
+    if known is not None and _OF_ITSELF.search(known.group()) is None:
+        return False
     if _OFFICE.search(text[end:]) is not None:
         return False
     promised = _PROMISED.search(text[end:])
     return promised is None or _OF_ORDERS.search(promised.group()) is not None
 
 
-_REPORTED: Final = re2.compile(
+_REPORTED: Final = Lazy(
     r"(?i)\b(?:asked|told|convinced|tricked|got)\s+(?:chat\s?gpt|gpt\S{0,4}|claude|gemini|(?:the|an?)\s+\w+|\w+s)\s+"
     r"(?:in)?to\s[^.!?;:\n]{0,60}$"
 )
 
 
+_WARNED: Final = Lazy(
+    r"(?i)\b(?:do\s+not|don't|never|refuse\s+to|must\s+not)\s+(?:ever\s+)?(?:follow|obey|act\s+on|execute|comply\s+with|trust)\b"
+)
+
+
 def acted(text: str, start: int, end: int) -> bool:
-    """Whether a role is to be played: not what people asked some model to do, as news tell it."""
-    return _REPORTED.search(text[:start]) is None
+    """Whether a role is to be played: not what people asked some model to do, as news tell it, or what is warned of."""
+    line = text[:start].rpartition("\n")[2] + text[start:end]
+    return _REPORTED.search(text[:start]) is None and _WARNED.search(line) is None
 
 
-_ALL_OF_THEM: Final = re2.compile(
+_ALL_OF_THEM: Final = Lazy(
     r"(?i)\b(?:all|any|every|your|previous|prior|above|earlier|preceding|vorherig\w*|bisherig\w*|alle|anterior\w*|todas?|"
     r"pr(?:é|e)c(?:é|e)dent\w*|toutes|precedenti|tutte|eerdere|vorige|poprzedni\w*|предыдущ\w*|все)\s+(?:\w+\s+){0,2}(?:instruct\w*|"
     r"prompts?|rules|directives?|guidelines?|anweisung\w*|regeln|instruc\w*|consignes|istruzion\w*|regole|reglas|"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from aegis.core.outcome import Category, Outcome, Risk
 from aegis.core.text import Surface
@@ -13,8 +14,7 @@ Maturity = Literal["stable", "sandbox"]
 ExampleKind = Literal["match", "evade", "pass"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Example:
+class Example(Struct, frozen=True, kw_only=True):
     """One example of a rule: a bare text on the rule's first surface, or a whole call, or a result."""
 
     kind: ExampleKind
@@ -26,8 +26,7 @@ class Example:
     line: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """One detector rule: linear-time patterns, or the names of facts, on certain surfaces.
 
     Effects of a rule file (`delete backup all`) are facts here: the names of all that its patterns stand for.
@@ -61,8 +60,7 @@ class Rule:
     line: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuleSet:
+class RuleSet(Struct, frozen=True, kw_only=True):
     """Rules in the order of their ids; `digest` changes with anything that changes a verdict."""
 
     rules: tuple[Rule, ...] = ()

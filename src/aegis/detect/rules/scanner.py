@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import re2
-
 from aegis.core.outcome import Outcome
+from aegis.core.patterns import Lazy
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
@@ -24,15 +23,15 @@ from aegis.detect.rules.secrets import entropy
 
 _CLASS: Final = r"\[(?:[^\]\\]|\\.)*\]"
 # What stands before a match, and words that may stand at its beginning.
-_CONTEXT: Final = re2.compile(rf"\(\?:\^\|{_CLASS}\)|\\b")
-_OPTIONAL: Final = re2.compile(rf"{_CLASS}\{{0,\d+\}}\??")
+_CONTEXT: Final = Lazy(rf"\(\?:\^\|{_CLASS}\)|\\b")
+_OPTIONAL: Final = Lazy(rf"{_CLASS}\{{0,\d+\}}\??")
 # One of several words, after which anything may stand before one of several others.
-_QUALIFIER: Final = re2.compile(rf"\(\?:[^()]*\){_CLASS}\{{0,\d+\}}\??")
+_QUALIFIER: Final = Lazy(rf"\(\?:[^()]*\){_CLASS}\{{0,\d+\}}\??")
 _REPEATED: Final = ("?", "*", "+", "{")
 # Letters before digits that alone tell enough.
-_LETTERS: Final = re2.compile(r"\(\[[A-Za-z-]+\]\{\d+\}(\\d[^|()]*)\)")
+_LETTERS: Final = Lazy(r"\(\[[A-Za-z-]+\]\{\d+\}(\\d[^|()]*)\)")
 _ENOUGH: Final = 3
-_AFTER: Final = re2.compile(rf"(?:\(\?:{_CLASS}\|\\z\)|\\b)$")
+_AFTER: Final = Lazy(rf"(?:\(\?:{_CLASS}\|\\z\)|\\b)$")
 
 
 def patterns_of(rule: Rule) -> list[EnginePattern]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-import re2
 import yaml
 
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -98,7 +98,7 @@ def entropy(text: str) -> float:
 
 
 # `$NAME`, `<password>`, `{password}`.
-_SHOWN: Final = re2.compile(r"^\$|<[^<>]*>|\{[^{}]*\}|^[<{]|\{\{|\$\{")
+_SHOWN: Final = Lazy(r"^\$|<[^<>]*>|\{[^{}]*\}|^[<{]|\{\{|\$\{")
 
 
 def is_placeholder(text: str) -> bool:
@@ -129,7 +129,7 @@ def is_usual(text: str) -> bool:
     return any(word.translate(table) in usual for word in (lowered, bare) for table in ({}, _READ_AS))
 
 
-_PIECE: Final = re2.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
+_PIECE: Final = Lazy(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[^A-Za-z0-9]")
 
 
 class Guess(NamedTuple):
@@ -177,13 +177,13 @@ _NEVER_BEHIND: Final = {
 }  # fmt: skip
 _PAIRS_FOR_ONE_ODD: Final = 7
 
-_DIVIDERS: Final = re2.compile(r"[-_. /:+]+")
+_DIVIDERS: Final = Lazy(r"[-_. /:+]+")
 _LEAST_WORDS: Final = 2
-_UUID: Final = re2.compile(r"\{?[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\}?")
+_UUID: Final = Lazy(r"\{?[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}\}?")
 # `io.jsonwebtoken.jjwt-0.11`, `settings.KEY`: words with dots between them.
-_DOTTED: Final = re2.compile(r"[A-Za-z_$][A-Za-z_$-]*(?:(?:\.|->|::|\?\.)[A-Za-z_][\w-]*)+(?:[-.]\d+)*")
+_DOTTED: Final = Lazy(r"[A-Za-z_$][A-Za-z_$-]*(?:(?:\.|->|::|\?\.)[A-Za-z_][\w-]*)+(?:[-.]\d+)*")
 # `rc0.13.0_2023-SNAPSHOT`, dates, addresses, paths, calls, references.
-_OTHER_SHAPES: Final = re2.compile(
+_OTHER_SHAPES: Final = Lazy(
     r"(?:rc|v)?\d+\.\d+[\w.+-]*"
     r"|\d{4}-\d\d-\d\d[T ]?[\d:.Z+-]*"
     r"|[\d.:/]+"
@@ -211,7 +211,7 @@ def is_other(text: str) -> bool:
 
 # Names.
 
-_NAME_WORD: Final = re2.compile(r"[A-Z]+[a-z]?[0-9]*$|[A-Z]?[a-z]+[0-9]*|[A-Z]+|[0-9]+")
+_NAME_WORD: Final = Lazy(r"[A-Z]+[a-z]?[0-9]*$|[A-Z]?[a-z]+[0-9]*|[A-Z]+|[0-9]+")
 
 
 def read_name(name: str) -> str:
@@ -289,14 +289,14 @@ def is_secret(name: str, value: str, *, quoted: bool = True) -> bool:
 
 
 # What stands between a name and its value: quotes and brackets, a type, an operator, a scheme of authorization.
-_PLACE: Final = re2.compile(
+_PLACE: Final = Lazy(
     r"(?is)(identified\s+by|[A-Za-z_][\w.\[\]-]*)[?\"'`\\\])}]*(?:\s*:\s*&?(?:string|str|text))?\s*"
     r"(?:=>|:=|\?=|:{1,3}=|={1,3}|!==?|:|\|\|?=?|\?\?|,|\(|\bis\b|\s|>|[,\s]\s*[\"']?value[\"']?\s*[:=])\s*[\"'`\\=>({]*\s*"
     r"(?:(?:bearer|basic|token|api-?token|apikey|key|bot|splunk|sso-key|genie-?key)\s+)?[fbru@]{0,2}[\"'`\\]*$"
 )
 
 
-_INNER: Final = re2.compile(r"([A-Za-z_][\w.-]*)[=:]([^=].*)")
+_INNER: Final = Lazy(r"([A-Za-z_][\w.-]*)[=:]([^=].*)")
 _WITHOUT_LINES: Final = str.maketrans("", "", "_-.")
 _QUOTES: Final = ('"', "'", "`")
 

@@ -4,7 +4,8 @@ and what must pass."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from aegis.detect.rules.model import Example, Rule, RuleSet
 
@@ -12,8 +13,7 @@ from aegis.detect.rules.model import Example, Rule, RuleSet
 Detect = Callable[[Example], Collection[str]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExampleResult:
+class ExampleResult(Struct, frozen=True, kw_only=True):
     """One example and whether its rule did what the example asks; `found` are all rules that spoke."""
 
     rule: Rule

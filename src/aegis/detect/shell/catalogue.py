@@ -1,8 +1,7 @@
 """What programs do, as data: `data/programs/*.yaml`, one file a family, each with examples that a test runs.
 
-The analysers ask for the programs of a kind, or for one member of every program that has it; they name none
-themselves, but for those that have a grammar of their own. The files ship with Aegis and are read once a process, when
-the first analyser of commands is imported. What was checked before comes out of the folder of compiled rules.
+The analysers ask for the programs of a kind, or for one member of every program that has it, and name those alone that
+have a grammar of their own. Files are read once a process; what was checked before comes out of the compiled rules.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
+from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached, written_as
 from aegis.errors import ConfigError, Problem
 
@@ -261,11 +261,11 @@ class _Examples(_Member, frozen=True, kw_only=True):
 
 _Part = TypeVar("_Part")
 _Converted = TypeVar("_Converted")
-_FOUND_AT: Final = re2.compile(r"^(.*?)(?: - at `\$(.*)`)?$")
-_STEP: Final = re2.compile(r"\.(\w+)|\[(\d+)\]")
-_NAME: Final = re2.compile(r"^[^\sA-Z/*]+\*?$")
-_CAPITALS: Final = re2.compile(r"[A-Z]")
-_LETTER: Final = re2.compile(r"^-[A-Za-z]$")
+_FOUND_AT: Final = Lazy(r"^(.*?)(?: - at `\$(.*)`)?$")
+_STEP: Final = Lazy(r"\.(\w+)|\[(\d+)\]")
+_NAME: Final = Lazy(r"^[^\sA-Z/*]+\*?$")
+_CAPITALS: Final = Lazy(r"[A-Z]")
+_LETTER: Final = Lazy(r"^-[A-Za-z]$")
 _BY_PATTERN: Final = frozenset({"defence", "miner"})
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.paths import is_account_file, is_system_secret, matched
 from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import of_kind, options
@@ -27,7 +26,7 @@ _LOADS: Final = {
 # Programs whose operand is a list of commands to run.
 _GIVEN_A_LIST: Final = of_kind("runs-list")
 # What stands between an option and the file that it loads.
-_LEADS: Final = re2.compile(
+_LEADS: Final = Lazy(
     r"^(?:.*\blua_script:|ssh_command=|\.load\s+|.*\b(?:ladspa|frei0r)=(?:file=|filter_name=)?|[\w.-]+=)"
 )
 _STARTED_FROM: Final = frozenset({"/bin", "/usr/bin", "/sbin", "/usr/sbin"})
@@ -64,7 +63,7 @@ def loads(command: Command) -> str:
 
 SIGNAL: Final = "shell.breaks"
 # Files and folders that a machine does not start or run without; a file below a folder of settings is daily work.
-_VITAL: Final = re2.compile(
+_VITAL: Final = Lazy(
     r"^/(?:boot(?:/(?:grub2?(?:/grub\.cfg)?|efi|(?:vmlinuz|initr|system\.map|config-)[^/]*|\*))?"
     r"|etc/(?:passwd|group|g?shadow|sudoers(?:\.d)?|fstab|crypttab|ssh|pam\.d|ssl|pki|security|network|netplan|systemd|"
     r"systemd/system|init\.d|kubernetes|docker|mysql|postgresql|nginx|apache2|httpd|ld\.so\.(?:conf|cache)|nsswitch\.conf)"
@@ -74,11 +73,11 @@ _VITAL: Final = re2.compile(
     r"cassandra|influxdb|rabbitmq|kafka|neo4j|clickhouse|jenkins|gitlab|libvirt|grafana|prometheus|vault|consul|minio)"
     r"(?:/\*|/data|/main)?|var/(?:spool/cron|backups|mail|spool/mail)|backups?|srv|mnt|media|exports?|home/[\w.-]{1,40})(?:/|/\*)?$"
 )
-_DATABASE: Final = re2.compile(r"(?i)\.(?:db|sqlite3?|mdb|accdb|ibd|frm|dbf|realm|kdbx)$")
-_EMPTIES: Final = re2.compile(
+_DATABASE: Final = Lazy(r"(?i)\.(?:db|sqlite3?|mdb|accdb|ibd|frm|dbf|realm|kdbx)$")
+_EMPTIES: Final = Lazy(
     r"^\s*(?::|true|cat\s+/dev/null|echo\s+-n(?:\s+(?:''|\"\"))?|printf\s+(?:''|\"\"))?\s*(?:\d?>\|?)\s*\S+\s*$"
 )
-_IDENTITY: Final = re2.compile(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d/.*)?|group|pam\.d/.*|security/.*)$")
+_IDENTITY: Final = Lazy(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d/.*)?|group|pam\.d/.*|security/.*)$")
 _LOCKED: Final = frozenset({"000", "0000", "0", "a-rwx", "a=", "ugo-rwx", "ugo="})
 _SOCKETS: Final = frozenset({"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"})
 _EDITORS: Final = of_kind("edits-in-place")
@@ -127,7 +126,7 @@ def _edits(arg: str) -> bool:
     return arg.startswith("--in-place") or (arg.startswith("-") and not arg.startswith("--") and "i" in arg[1:4])
 
 
-_DEVICE: Final = re2.compile(r"^(?:of=)?/dev/(?:sd|hd|nvme|vd|xvd|mmcblk|disk|mapper/|md|dm-|k?mem$|port$)\w*")
+_DEVICE: Final = Lazy(r"^(?:of=)?/dev/(?:sd|hd|nvme|vd|xvd|mmcblk|disk|mapper/|md|dm-|k?mem$|port$)\w*")
 _PARTITIONERS: Final = of_kind("partitioner")
 _LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J"})
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
@@ -143,10 +142,10 @@ _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
 # A loop over what is found in a home or a system, whatever its names: encrypted and deleted, it is extortion.
-_FOUND_LOOP: Final = re2.compile(
+_FOUND_LOOP: Final = Lazy(
     r"\b(?:for\s+\w+\s+in\s+\"?(?:\$\(|`)\s*(?:sudo\s+)?find\s+|find\s+)(?:/|~|\$HOME)(?:home|root|etc|srv|var|mnt|Users)?\b"
 )
-_ROOT_LOOP: Final = re2.compile(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
+_ROOT_LOOP: Final = Lazy(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
 
 
 def destroys(command: Command) -> list[str]:

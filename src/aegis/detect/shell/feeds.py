@@ -16,9 +16,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import re2
-
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
 from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
@@ -50,8 +49,8 @@ from aegis.detect.structured import structured_effects
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
 _MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
 _UNITS_A_CHARACTER: Final = 8  # characters of a flow that cost a unit of effort
-_REDIRECT: Final = re2.compile(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
-_FUNCTION: Final = re2.compile(r"^\s*(?:function\s+)?([\w.-]+)")
+_REDIRECT: Final = Lazy(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
+_FUNCTION: Final = Lazy(r"^\s*(?:function\s+)?([\w.-]+)")
 _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
 

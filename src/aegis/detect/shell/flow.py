@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-import re2
-
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.hosts import read_target
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.resources import host_place
@@ -71,9 +70,9 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
 
 _TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
 _ODD: Final = frozenset({"address", "collector", "tunnel"})
-_LABELLED: Final = re2.compile(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
+_LABELLED: Final = Lazy(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
 _ENCODES: Final = frozenset({"xxd", "base64", "base32", "od", "hexdump", "gzip", "openssl", "split", "fold"})
-_KEY_ENDINGS: Final = re2.compile(
+_KEY_ENDINGS: Final = Lazy(
     r"(?i)\.(key|pgp|gpg|ppk|p12|pem|pfx|cer|p7b|asc|crt|kdbx?|jks|keystore|ovpn|rdp|kwallet|wallet|psafe3|agilekeychain)\b"
 )
 _FINDERS: Final = frozenset({"find", "fd", "locate", "get-childitem", "gci", "dir", "ls", "where", "forfiles", "grep"})
@@ -185,7 +184,7 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
 
 
 # A substitution in the place of a command: what was fetched is the command.
-_RUNS_FETCHED: Final = re2.compile(r"^\"?(?:\$\(|`)\s*(?:sudo\s+)?(?:curl|wget|fetch|aria2c|lynx|lwp-request)\s")
+_RUNS_FETCHED: Final = Lazy(r"^\"?(?:\$\(|`)\s*(?:sudo\s+)?(?:curl|wget|fetch|aria2c|lynx|lwp-request)\s")
 
 
 def dropped(commands: list[Command]) -> list[Signalled]:

@@ -11,8 +11,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.shell.catalogue import InterpreterOptions, command_lines, members
 from aegis.detect.shell.powershell_values import decoded_base64
 from aegis.detect.shell.programs import STDIN, Program
@@ -106,8 +105,8 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
 
 TOLD: Final = frozenset(name for name, runs in members("runs", InterpreterOptions).items() if runs.language == "orders")
 MOST_ORDERS: Final = 64  # lines that a program reads and that are read here
-_CHAIN: Final = re2.compile(r"^:(\w+)\s+(\w+)")
-_KIND: Final = re2.compile(r"(?m)^\s*\"?kind\"?\s*:\s*\"?(\w+)")
+_CHAIN: Final = Lazy(r"^:(\w+)\s+(\w+)")
+_KIND: Final = Lazy(r"(?m)^\s*\"?kind\"?\s*:\s*\"?(\w+)")
 
 
 def ordered(name: str, words: Sequence[str], program: Program, text: str) -> list[str]:
@@ -160,10 +159,10 @@ _MOST_STATEMENTS: Final = 512
 _LONGEST_VALUE: Final = 4_096  # of a constant that is put together
 _MOST_KNOWN: Final = 256
 _DEEPEST: Final = 3  # scripts that scripts run
-_TOKEN: Final = re2.compile(
+_TOKEN: Final = Lazy(
     r'(?s)"((?:[^"\\]|\\.)*)"|(--[^\n]*|#[^\n]*|\(\*.*?\*\)|¬[ \t]*\r?\n)|([A-Za-z_]\w*)|(\d+)|([&{}(),:=])|(\r?\n)'
 )
-_IS_JAVASCRIPT: Final = re2.compile(r"\bApplication\s*\(|\bObjC\.|\$\.NS|\$\(|\bvar\s|\bfunction\s*\(")
+_IS_JAVASCRIPT: Final = Lazy(r"\bApplication\s*\(|\bObjC\.|\$\.NS|\$\(|\bvar\s|\bfunction\s*\(")
 _FOLDERS: Final = {
     "home": "~/", "desktop": "~/Desktop/", "documents": "~/Documents/", "downloads": "~/Downloads/",
     "pictures": "~/Pictures/", "temporary items": "/private/tmp/",

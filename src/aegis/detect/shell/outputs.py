@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
@@ -43,7 +44,7 @@ def prints_files(ran: Sequence[RanCommand]) -> bool:
 
 # What the words of a command are once the variables and substitutions in them that are known are put in.
 
-_USED: Final = re2.compile(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[[@*]\])?\})")
+_USED: Final = Lazy(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[[@*]\])?\})")
 
 
 class Word(NamedTuple):
@@ -195,7 +196,7 @@ def _echoed(args: Sequence[str]) -> FileFlow:
     return EMPTY.with_text(text + newline)
 
 
-_DIRECTIVE: Final = re2.compile(r"%(%|[-+ #0]*(\d+|\*)?(?:\.(?:\d+|\*))?([a-zA-Z]))")
+_DIRECTIVE: Final = Lazy(r"%(%|[-+ #0]*(\d+|\*)?(?:\.(?:\d+|\*))?([a-zA-Z]))")
 _NUMBERS: Final = frozenset("diouxX")
 
 
@@ -395,7 +396,7 @@ def _edited(args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
 _QUIET: Final = re2.Options()
 _QUIET.log_errors = False
 # What a backslash means in a basic expression is what none means in an extended one (POSIX.1-2017, 9.3.3).
-_SWAPPED: Final = re2.compile(r"\\?[(){}+?|]")
+_SWAPPED: Final = Lazy(r"\\?[(){}+?|]")
 
 
 def _pattern(written: str, *, extended: bool, ignores_case: bool) -> Any:
@@ -410,7 +411,7 @@ def _pattern(written: str, *, extended: bool, ignores_case: bool) -> Any:
         return None
 
 
-_BACK: Final = re2.compile(r"\\([0-9])|\\(.)|&")
+_BACK: Final = Lazy(r"\\([0-9])|\\(.)|&")
 
 
 def _replacement(written: str) -> Callable[[Any], str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-import re2
+from msgspec import Struct, field
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, FileFlow, Written
 from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind
@@ -33,8 +33,7 @@ class Program(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True, slots=True)
-class Fed:
+class Fed(Struct, kw_only=True):
     """What one text runs that reaches an interpreter, and what it writes.
 
     `runs` are the files that it runs as programs, `written` the files that it writes, `output` what it prints as a
@@ -141,7 +140,7 @@ def started_file(command: Command) -> str:
     return program if "/" in program and not program.startswith(USUAL_PLACES) and "$(" not in program else ""
 
 
-_SHEBANG: Final = re2.compile(r"^#!\s*\S*?/?(?:env\s+(?:-\S+\s+)*)?([\w.+-]+)(?:\s|$)")
+_SHEBANG: Final = Lazy(r"^#!\s*\S*?/?(?:env\s+(?:-\S+\s+)*)?([\w.+-]+)(?:\s|$)")
 
 
 def language_of_file(text: str) -> tuple[str, ProgramLanguage]:
@@ -151,7 +150,7 @@ def language_of_file(text: str) -> tuple[str, ProgramLanguage]:
     return (name, _INTERPRETERS[name].language) if name else ("sh", "shell")
 
 
-_STARTED_IN_CODE: Final = re2.compile(
+_STARTED_IN_CODE: Final = Lazy(
     r"""(?:\b(?:system|exec|popen|popen3|spawn|shell_exec|passthru|capture2e?|capture3|qx|sh|run|readpipe)|%x|"""
     r"""do shell script|doShellScript)"""
     r"""\s*[({\[]*\s*(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\\\n]|\\.)+)')|`([^`\n]+)`|(?:%x|\bqx)\s*[({\[/]([^)}\]/\n]+(?:/[^)}\]\n]*)?)"""
@@ -170,7 +169,7 @@ def commands_in_code(code: str) -> list[str]:
     return found
 
 
-_STRINGS: Final = re2.compile(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'")
+_STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'")
 
 
 def strings_in_code(code: str) -> str:
@@ -179,8 +178,8 @@ def strings_in_code(code: str) -> str:
     return "\n".join(found).replace("\\n", "\n")
 
 
-_ESCAPE: Final = re2.compile(r"(?m)^\s*(?:\\!|\.(?:shell|system)\b|system\b|!!|host\b|!)\s*(\S.*)$")
-_INCLUDES: Final = re2.compile(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
+_ESCAPE: Final = Lazy(r"(?m)^\s*(?:\\!|\.(?:shell|system)\b|system\b|!!|host\b|!)\s*(\S.*)$")
+_INCLUDES: Final = Lazy(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
 
 
 def commands_in_sql(text: str) -> tuple[list[str], list[str]]:
@@ -191,7 +190,7 @@ def commands_in_sql(text: str) -> tuple[list[str], list[str]]:
     )
 
 
-_RECIPE: Final = re2.compile(r"(?m)^(?:\t|[^\s:#=][^:=\n]*:[^=;\n]*;)[ \t@+-]*(.+)$|\$\(shell\s+([^)]*)\)")
+_RECIPE: Final = Lazy(r"(?m)^(?:\t|[^\s:#=][^:=\n]*:[^=;\n]*;)[ \t@+-]*(.+)$|\$\(shell\s+([^)]*)\)")
 
 
 def recipes(text: str) -> str:
@@ -374,7 +373,7 @@ def words_of_input(text: str) -> list[str]:
         return text.split()
 
 
-_OF_SCRIPT: Final = re2.compile(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")
+_OF_SCRIPT: Final = Lazy(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")
 
 
 def with_arguments(text: str, arguments: Sequence[str]) -> str:

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-import re2
-
 from aegis.core.effects import Resource
+from aegis.core.patterns import Lazy
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
@@ -56,17 +55,17 @@ _DRY: Final = frozenset(
 )
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 # What only the values of options tell: the whole world let in, or an account's copy handed to another.
-_OPENED: Final = re2.compile(
+_OPENED: Final = Lazy(
     r"(?is)\b(?:create-volume-permission|launch-permission)\s+['\"]?Add=|\boperation-type\s+add\b|"
     r"\bBlockPublic(?:Acls|Policy)=false|\bRestrictPublicBuckets=false|\ballUsers\b|\ballAuthenticatedUsers\b|"
     r"['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)|--publicly-accessible\b|"
     r"(?:authorize-security-group-ingress|firewall-rules\s+(?:create|update)|nsg\s+rule\s+create)\b.{0,400}"
     r"(?:0\.0\.0\.0/0|::/0|prefix(?:es)?\s+['\"]?\*)"
 )
-_WEB_ALONE: Final = re2.compile(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
+_WEB_ALONE: Final = Lazy(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
 # A trail that leaves out what is done to the account itself.
-_UNWATCHED: Final = re2.compile(r"(?s)put-event-selectors\b.{0,900}IncludeManagementEvents['\"\\]*\s*[:=]\s*false")
-_HOST_POD: Final = re2.compile(
+_UNWATCHED: Final = Lazy(r"(?s)put-event-selectors\b.{0,900}IncludeManagementEvents['\"\\]*\s*[:=]\s*false")
+_HOST_POD: Final = Lazy(
     r"['\"]?(?:privileged|hostPID|hostNetwork)['\"]?\s*:\s*true|enforce=privileged|['\"]path['\"]\s*:\s*['\"]/['\"]"
 )
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.shell.catalogue import Prefix, members, of_kind, options
 from aegis.detect.shell.tamper import gives_power
 from aegis.detect.shell.tree import Command
@@ -84,12 +83,12 @@ def _outputs(args: tuple[str, ...]) -> Iterator[str]:
 Signalled = tuple[str, str]
 # A shell's path as a word of its own, with nothing after it that it would run: quotes and brackets close
 # around it, redirections follow, or the command ends.
-_HANDED_SHELL: Final = re2.compile(
+_HANDED_SHELL: Final = Lazy(
     r"(?:^|[^\w#./!]|[ '\"(=!]!)\s*/(?:usr/(?:local/)?)?bin/(?:ba|z|da|k|c|tc|a|fi)?sh"
     r"(?:\s+-[ilps]+)*\s*(?:\z|[\])'\"`;|&<>\n,#}\\]|[012][<>])"
 )
 # A shell started from a program in another language: `system("sh")`, `spawn sh`, `"sh" | getline`.
-_STARTED_IN_CODE: Final = re2.compile(
+_STARTED_IN_CODE: Final = Lazy(
     r"(?:\bspawn\s+|\.shell\s+|:te(?:rm(?:inal)?)?\s+|\bdo\s+shell\s+script\s+['\"\\]*)"
     r"(?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh\b"
     r"|['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-\w+)?['\"]\s*\|&?\s*getline"
@@ -98,7 +97,7 @@ _STARTED_IN_CODE: Final = re2.compile(
 )
 _UNSAFE: Final = {name: frozenset(words) for name, words in options("unsafe").items()}
 _CONTAINERS: Final = of_kind("container")
-_HOST_MOUNT: Final = re2.compile(
+_HOST_MOUNT: Final = Lazy(
     r"(?:-v|--volume)[= ]\s*['\"]?(?:/|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
     r"|--mount[= ]\S*(?:source|src)=/,"
     r"|--device[= ]/dev/(?:sd|nvme|vd|xvd|mem|kmem|mapper)"
@@ -196,9 +195,9 @@ def _leaves_container(command: Command) -> bool:
 
 # Programs that start the command behind them, with the number of operands that stand before it.
 PREFIXED: Final = members("prefix", Prefix)
-_ASSIGNMENT: Final = re2.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
+_ASSIGNMENT: Final = Lazy(r"^[A-Za-z_][A-Za-z0-9_]*=")
 # Variables that name a program which others start for their user.
-_HELPER_VARIABLE: Final = re2.compile(
+_HELPER_VARIABLE: Final = Lazy(
     r"^(?:\w*PAGER|\w*EDITOR|VISUAL|BROWSER|\w*_COMMAND|\w*_SSH|\w*ASKPASS|GIT_EXTERNAL_DIFF|LESSOPEN|LESSCLOSE|TERM|"
     r"BASH_ENV|ENV|PYTHONSTARTUP|CC|SHELL|DISPLAY_MANAGER|TEXEDIT|PERL5DB)$"
 )
@@ -210,7 +209,7 @@ _LOADERS: Final = frozenset({
     "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "PERL5OPT", "GCONV_PATH", "PYTHONHOME",
     "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH", "GROFF_BIN_PATH", "FACTERLIB", "OPENSSL_CONF", "OPENSSL_ENGINES",
 })  # fmt: skip
-_PARTS: Final = re2.compile(r"[\s=:]+|^-[rMI]|\s-[rMI]")
+_PARTS: Final = Lazy(r"[\s=:]+|^-[rMI]|\s-[rMI]")
 USUAL_PLACES: Final = (
     "/usr/",
     "/bin/",
@@ -227,16 +226,14 @@ USUAL_PLACES: Final = (
 _OPTIONS: Final = options("command")
 # Programs whose work is to start what they are given, wherever that lies.
 STARTS_GIVEN: Final = of_kind("starts-given")
-_SETTING: Final = re2.compile(
+_SETTING: Final = Lazy(
     r"(?i)^(?:exec|proxycommand|localcommand|knownhostscommand|command|pager|core\.(?:pager|editor|sshcommand|fsmonitor|"
     r"askpass|hookspath)|hooks\.[\w.-]+|sequence\.editor|diff\.external|pager\.\w+|alias\.[\w-]+|credential\.helper|gpg\.program|"
     r"[\w:.-]*(?:pre|post)-invoke:*|merge\.\w+\.driver|filter\.\w+\.\w+)\s*=\s*"
 )
-_GIT_SETTING: Final = re2.compile(
-    r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)"
-)
+_GIT_SETTING: Final = Lazy(r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)")
 # What starts a command inside the little languages of editors, clients and debuggers.
-_LEADS: Final = re2.compile(
+_LEADS: Final = Lazy(
     r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
 )

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-import re2
-
+from aegis.core.patterns import Lazy
 from aegis.detect.quick import remembered
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind, pattern_of
 from aegis.detect.shell.tree import Command
 
 _STRONG_GROUPS: Final = frozenset({"root", "sudo", "wheel", "admin", "shadow", "disk"})
-_IDENTITY_FILES: Final = re2.compile(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d(?:/.*)?)?|group|pam\.d(?:/.*)?)$")
-_OPEN_MODE: Final = re2.compile(r"^(?:0?[0-7]?[0-7]{2}[2367]|[augo]*[ao]?[augo]*\+[rx]*w[rwx]*)$")
+_IDENTITY_FILES: Final = Lazy(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d(?:/.*)?)?|group|pam\.d(?:/.*)?)$")
+_OPEN_MODE: Final = Lazy(r"^(?:0?[0-7]?[0-7]{2}[2367]|[augo]*[ao]?[augo]*\+[rx]*w[rwx]*)$")
 
 
 def grants(command: Command) -> str:
@@ -63,19 +62,19 @@ def _joins_group(name: str, args: tuple[str, ...]) -> str:
 # Accounts, keys and loaders: writing them gives power, whatever is written. Where they lie is said by the places of
 # `data/resources`; of some resources only these files do so.
 _POWER: Final = frozenset({"account", "group", "library"})
-_POWERFUL: Final = re2.compile(
+_POWERFUL: Final = Lazy(
     r"(?:^|/)(?:authorized_keys2?|rc\.local|\.git/hooks/[^/]+|\.ssh/rc|\.rhosts|hosts\.equiv|modprobe\.d/[^/]+|"
     r"udev/rules\.d/[^/]+|launchdaemons/[^/]+|library/startupitems/.+|emond\.d/rules/[^/]+)$"
 )
 # Places whose files run things, and that people edit every day.
 _STARTING: Final = frozenset({"startup", "service", "task"})
 # Text that has no business in them: what fetches, connects, decodes, or lies where anyone can write.
-_RUNS: Final = re2.compile(
+_RUNS: Final = Lazy(
     r"(?i)(?:curl|wget|fetch|lwp-request)\b[^\n]{0,300}(?:\||\$\(|`|-o\s|&&|;)|/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat|socat)\s|"
     r"base64\s+(?:-d|--decode)|/tmp/|/dev/shm/|/var/tmp/|\bsh\s+-i\b|\beval\b[^\n]{0,60}\$\(\s*(?:curl|wget|echo|base64)|"
     r"alias\s+(?:sudo|su|ssh|passwd|doas)=|LD_PRELOAD=|PROMPT_COMMAND=|NOPASSWD|python[23]?\s+-c|perl\s+-e"
 )
-_SCHEDULED: Final = re2.compile(
+_SCHEDULED: Final = Lazy(
     r"(?m)(?:^|['\"\n;])\s*(?:@(?:reboot|hourly|daily|weekly|monthly)|(?:[\d*/,-]+\s+){5})(?:root\s+)?([^\n'\"]{3,400})"
 )
 
@@ -104,21 +103,21 @@ def _starts_things(target: str) -> bool:
 
 
 Signalled = tuple[str, str]
-_HISTORY: Final = re2.compile(r"(?:^|/)\.(?:\w+_history|history|lesshst|viminfo|wget-hsts)$")
-_SYSTEM_LOG: Final = re2.compile(
+_HISTORY: Final = Lazy(r"(?:^|/)\.(?:\w+_history|history|lesshst|viminfo|wget-hsts)$")
+_SYSTEM_LOG: Final = Lazy(
     r"^/var/log(?:/(?:\*|auth\.log|secure|messages|syslog|wtmp|btmp|utmp|lastlog|audit(?:/.*)?|kern\.log|cron|faillog|"
     r"journal(?:/.*)?|\*\.log))?/?$|^/run/utmp$|^/var/run/utmp$"
 )
-_KERNEL_SWITCH: Final = re2.compile(
+_KERNEL_SWITCH: Final = Lazy(
     r"^/proc/(?:sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug|randomize_va_space|kptr_restrict|dmesg_restrict|"
     r"yama/ptrace_scope)|sys/fs/(?:suid_dumpable|binfmt_misc/register))$|^/sys/kernel/(?:uevent_helper|security/.*)$"
 )
-_DEFENCE_UNIT: Final = re2.compile(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
+_DEFENCE_UNIT: Final = Lazy(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
-_HISTORY_OFF: Final = re2.compile(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
-_MINER: Final = re2.compile(rf"^(?:{pattern_of('miner')})$")
+_HISTORY_OFF: Final = Lazy(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
+_MINER: Final = Lazy(rf"^(?:{pattern_of('miner')})$")
 # What a miner is told, whatever it calls itself: the protocol of a pool, what its makers get, or a pool by its name.
-_POOL: Final = re2.compile(
+_POOL: Final = Lazy(
     r"stratum\+(?:tcp|ssl|tls)://|^--(?:donate-level|randomx-\w+|coin=\w)|^(?:[\w-]+\.){0,3}pool\.[\w.-]+:\d+$"
 )
 _MINES: Final = ("stratum+", "pool.", "--donate-level", "--randomx-", "--coin=")
@@ -257,9 +256,7 @@ def _edits_sshd(args: tuple[str, ...]) -> str:
     return "shell.weakens" if edits and weak and any(arg.endswith("sshd_config") for arg in args) else ""
 
 
-_SSHD_WEAK: Final = re2.compile(
-    r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b"
-)
+_SSHD_WEAK: Final = Lazy(r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b")
 _ERASERS: Final = of_kind("eraser")
 _JUDGES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
     "export": _variables, "unset": _variables, "set": _variables,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Literal, NamedTuple
 
-import re2
 import tree_sitter_bash
 from tree_sitter import Language, Node, Query
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.grammar import Grammar, captures
 from aegis.detect.paths import spread
@@ -355,8 +355,8 @@ _WORDS: Final = frozenset({
     "word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "translated_string", "brace_expression",
 })  # fmt: skip
-_QUOTED: Final = re2.compile(r"""'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|['"\\]""")
-_ESCAPED: Final = re2.compile(r"\\([$`\"\\\n])")
+_QUOTED: Final = Lazy(r"""'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|['"\\]""")
+_ESCAPED: Final = Lazy(r"\\([$`\"\\\n])")
 
 
 def word(text: str) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-import re2
-
 from aegis.core.json import escape, tokens
+from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.roles import argument_of
@@ -26,16 +25,16 @@ MAX_FOUND: Final = 100  # pointers named for one call: bounds what a refusal car
 _SHORT: Final = 512  # longer text is content
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+|\[[A-Za-z0-9_'\"-]+\])*"
 # The whole value is one placeholder or one reference.
-_WHOLE: Final = re2.compile(
+_WHOLE: Final = Lazy(
     rf"\s*(?:\{{\s*(?:{_NAME}|[0-9]{{1,3}})\s*(?:![rsa])?\s*\}}|\$\{{[^{{}}\n]{{1,200}}\}}|\{{\{{[^{{}}\n]{{1,200}}\}}\}}"
     rf"|<\s*(?:pending|unresolved|await|awaiting|result of|output of)\s*:[^<>\n]{{1,200}}>"
     rf"|\$(?:ref|result|output|pending):[^\s]{{1,200}})\s*"
 )
 # Inside of a text: what no language writes by chance, and names in braces where the text is short.
-_ANYWHERE: Final = re2.compile(r"<pending:[^<>\n]{1,200}>")
-_TEMPLATE: Final = re2.compile(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
-_FORMAT: Final = re2.compile(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
-_IN_BRACES: Final = re2.compile(rf"{{{_NAME}}}")
+_ANYWHERE: Final = Lazy(r"<pending:[^<>\n]{1,200}>")
+_TEMPLATE: Final = Lazy(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
+_FORMAT: Final = Lazy(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
+_IN_BRACES: Final = Lazy(rf"{{{_NAME}}}")
 _PROSE_BLANKS: Final = 5  # between words of a sentence
 # Arguments whose text is content: braces belong to it.
 _CONTENT: Final = frozenset({
@@ -156,13 +155,13 @@ QUOTES: Final = (
     r"""[A-Za-z0-9/._-](?:''|""|\\|\^|``)[A-Za-z0-9/._-]|['"][A-Za-z/._-]{1,8}['"][A-Za-z/]|[A-Za-z/]['"][A-Za-z/._-]{1,8}['"]"""
     r"""|\$\{?IFS|\$[@*]|\$\{[@*]\}|\$[1-9][A-Za-z]|\{[A-Za-z/.-]+,[^}{ ]+\}|\$['"]|\$\{[A-Za-z_]+:\d|\\\n"""
 )
-_CARET: Final = re2.compile(r"[A-Za-z]\^[A-Za-z]")
+_CARET: Final = Lazy(r"[A-Za-z]\^[A-Za-z]")
 _BRACED: Final = "${IFS"
 _IFS_WORD: Final = 20  # characters that an expansion of `IFS` may have behind its name
 _EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
 _FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
-_LEADING_BRACES: Final = re2.compile(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
-_VARIABLE: Final = re2.compile(
+_LEADING_BRACES: Final = Lazy(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
+_VARIABLE: Final = Lazy(
     r"""(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
     r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
 )

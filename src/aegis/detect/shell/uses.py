@@ -13,6 +13,7 @@ import re2
 
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
+from aegis.core.patterns import Lazy
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
@@ -349,7 +350,7 @@ def _needles(when: tuple[str, ...]) -> Any:
     return re2.compile("|".join(map(re2.escape, sorted(pieces))))
 
 
-_LITERAL: Final = re2.compile(r"[*]+")
+_LITERAL: Final = Lazy(r"[*]+")
 
 
 def _applies(entry: Use, used: Used) -> bool:

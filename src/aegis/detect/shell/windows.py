@@ -7,11 +7,11 @@ that starts another one hands over its script, to a bounded depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-import re2
-
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
@@ -24,7 +24,7 @@ from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import Did, effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
+from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
@@ -62,8 +62,8 @@ class Spoken(NamedTuple):
 
 
 _BASH_SIGNS: Final = frozenset("$`'#{")
-_WORDS: Final = re2.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+")
-_POWERSHELL_SIGNS: Final = re2.compile(
+_WORDS: Final = Lazy(r"[A-Z]?[a-z0-9]+|[A-Z]+")
+_POWERSHELL_SIGNS: Final = Lazy(
     r"(?i)\$env:\w|\[[a-z][a-z0-9., =]*\]::|\s-join\b|\bnew-object\b[^\n]{0,60}\)\.|"
     r"(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
@@ -71,7 +71,7 @@ _POWERSHELL_SIGNS: Final = re2.compile(
     r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
     r"\bnew-object\b|\biex\b|^\s*param\s*\(|(?:^|[;|]\s*)\$\w+\s*=\s"
 )
-_CMD_SIGNS: Final = re2.compile(
+_CMD_SIGNS: Final = Lazy(
     r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
     r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
     r"(?:^|[&|;\n(]\s*)(?:set\s+\"?\w+=|for\s+/[a-z]\s|call\s|diskpart\b|diskshadow\b|ntdsutil\b)|"
@@ -80,19 +80,28 @@ _CMD_SIGNS: Final = re2.compile(
     r"pnputil|mountvol|setx|dsacls|auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|"
     r"runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
-_SURELY_CMD: Final = re2.compile(
+_SURELY_CMD: Final = Lazy(
     r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
     r"^\s*rem\s|%%[~a-z#]|^\s*::|"
     r"^\s*(?:cl|link|lib|dumpbin|nmake|msbuild|set|setx|devcon|tracelog)\b"
 )
 
 
-def spoken(tool: str, text: str) -> Spoken:
-    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+@lru_cache(maxsize=1_024)
+def _named(tool: str) -> Dialect:
+    """The shell that the name of a tool says it is, which is that of Linux where it says nothing."""
     words = {word.lower() for word in _WORDS.findall(tool[-64:])}
     if "powershell" in tool.lower() or words & {"pwsh", "ps1"}:
+        return "powershell"
+    return "cmd" if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower() else "bash"
+
+
+def spoken(tool: str, text: str) -> Spoken:
+    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+    named = _named(tool)
+    if named == "powershell":
         return Spoken(("powershell",), True)
-    if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower():
+    if named == "cmd":
         sure = _SURELY_CMD.search(text) is not None
         if sure and _BASH_SIGNS.isdisjoint(text):
             return Spoken(("cmd",), True)  # a tool of this name may be a shell of Linux, but not for this text
@@ -161,7 +170,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
 
 _WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
 _ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
-_PLAIN_HOST: Final = re2.compile(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
+_PLAIN_HOST: Final = Lazy(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
     "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",
@@ -174,8 +183,7 @@ _SIGNS_OF_ANY: Final = (
     "\\\\", "launcher", "prefix", "callback", "proxycommand", "localcommand", "subprocess-path", "comspec=", "|driver",
 )  # fmt: skip
 _CHANGES: Final = of_kind("writer") | of_kind("deleter")
-_CMDLETS: Final = of_kind("cmdlet")
-_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - _CMDLETS
+_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - of_kind("cmdlet")
 
 
 def fetched_file(command: Command, kinds: frozenset[str]) -> str:
@@ -320,7 +328,7 @@ class _Reading:
         if name[:1] in "[." and any(word in arg.lower() for arg in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (), command.text)
         elif name[:1] not in "[.=":
-            if name in _CMDLETS:
+            if is_cmdlet(name):
                 self.facts.writes = self.facts.writes or name in _CHANGES
                 self.facts.network = self.facts.network or name in _FETCHERS
             elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
@@ -337,14 +345,11 @@ class _Reading:
         if "-" in command.name and command.name not in uses():
             found = cmdlet_effects(command.text.split(None, 1)[0])
         for did in found:
-            self._takes(did, command.text)
+            self._did(*did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
             for did in effects_of("any", command.args):
-                self._takes(did, command.text)
-
-    def _takes(self, did: Did, evidence: str) -> None:
-        self._did(did.verb, did.resource, did.scope, did.values, evidence)
+                self._did(*did, command.text)
 
     def _did(self, verb: Verb, resource: Resource, scope: EffectScope, values: tuple[str, ...], evidence: str) -> None:
         self.facts.effects.append(ResourceEffect(verb, resource, scope, values, "", evidence[:_EVIDENCE]))
@@ -479,7 +484,7 @@ class _Reading:
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
             did = written_value(place, "", values[0])
             if did is not None:
-                self._takes(did, place)
+                self._did(*did, place)
 
 
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-import re2
+from aegis.core.patterns import Lazy
 
 MAX_CHARS: Final = 65_536
 MAX_RECIPIENTS: Final = 1_000
-_ADDRESS: Final = re2.compile(r"[a-z0-9.!#$&'*+/=?^_`{|}~-]{1,64}@[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_CHANNEL: Final = re2.compile(r"[#@+]?[a-z0-9][a-z0-9 ._:/-]{0,127}")
+_ADDRESS: Final = Lazy(r"[a-z0-9.!#$&'*+/=?^_`{|}~-]{1,64}@[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_CHANNEL: Final = Lazy(r"[#@+]?[a-z0-9][a-z0-9 ._:/-]{0,127}")
 
 
 def readings(text: str) -> frozenset[tuple[str, ...]] | None:

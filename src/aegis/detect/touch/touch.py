@@ -7,7 +7,6 @@ name or its own form speak for. A text of several kinds must be in scope as each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -287,8 +286,7 @@ def _by_ending(name: str) -> Kind | None:
 Resolve = Callable[[Segments], Segments | None]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CompiledScope:
+class CompiledScope(Struct, frozen=True, kw_only=True):
     """Allowed and forbidden patterns by kind; what is forbidden wins."""
 
     allowed: Mapping[Kind, tuple[Pattern, ...]]

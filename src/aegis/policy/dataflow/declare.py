@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, get_args
 
-import re2
+from msgspec import Struct, field
 
 from aegis.core.json import escape
+from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.values import ValueKind
 from aegis.policy.dataflow.words import lexicon
 
@@ -25,19 +25,17 @@ FieldTrust = Literal["trusted", "structured", "untrusted"]
 
 MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
 MAX_CHARS: Final = 262_144
-_PARTS: Final = re2.compile(r"[A-Z]+(?:[^a-zA-Z]|$)|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_PARTS: Final = Lazy(r"[A-Z]+(?:[^a-zA-Z]|$)|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ArgumentFlow:
+class ArgumentFlow(Struct, frozen=True, kw_only=True):
     """What an argument is, and whether the deed goes there."""
 
     kind: ValueKind
     sink: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResultFlow:
+class ResultFlow(Struct, frozen=True, kw_only=True):
     """Whose word a tool's results are, how sensitive, and what single fields are; `None` is not declared."""
 
     trust: Trust | None = None
@@ -45,8 +43,7 @@ class ResultFlow:
     fields: Mapping[str, FieldTrust] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolFlow:
+class ToolFlow(Struct, frozen=True, kw_only=True):
     """What an operator declared of one tool; what is left out is derived."""
 
     does: Does | None = None

@@ -7,9 +7,10 @@ correct it, and whose word its results are likely to be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from aegis.policy.dataflow.declare import argument_of, does_with, name_words
 from aegis.policy.dataflow.forms import read_table
@@ -19,8 +20,7 @@ MAX_FIELDS: Final = 32  # of one tool's arguments, and of its results
 _DEPTH: Final = 4  # levels of a result whose names are read
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SeenTool:
+class SeenTool(Struct, frozen=True, kw_only=True):
     """What is known of a tool: the schemas of its arguments by name, and the dotted names in its results."""
 
     name: str

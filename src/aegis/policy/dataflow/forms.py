@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-import re2
 import yaml
 
+from aegis.core.patterns import Lazy
 from aegis.errors import ConfigError, Problem
 
 _Form = TypeVar("_Form")
@@ -46,13 +46,13 @@ _MONTH: Final = (
 )
 _ORDINALS: Final[tuple[str, ...]] = tuple(ENGLISH["ordinals"])
 _DAY: Final = r"([0-3]?[0-9](?:st|nd|rd|th)?|" + "|".join(_ORDINALS) + ")"
-_DATE: Final = re2.compile(
+_DATE: Final = Lazy(
     r"(?i)\b(?:[0-9]{4}[-/.]([0-9]{1,2})[-/.]([0-9]{1,2})\b"
     r"|([0-9]{1,2})[-/.]([0-9]{1,2})[-/.][0-9]{4}\b"
     rf"|{_MONTH} (?:the )?{_DAY}\b"
     rf"|{_DAY} (?:of )?{_MONTH}\b)"
 )
-_TIME: Final = re2.compile(
+_TIME: Final = Lazy(
     r"(?i)\b([0-2]?[0-9])(?::([0-5][0-9]))?(?::[0-5][0-9])? ?(a\.?m\b|p\.?m\b|o'clock)|\b([0-2]?[0-9]):([0-5][0-9])"
     r"|\b(noon|midday|midnight)\b"
 )
@@ -62,12 +62,12 @@ _NUMBERED: Final[dict[str, float]] = {
     **ENGLISH["numbers"],
 }
 _SCALED: Final[dict[str, float]] = ENGLISH["scales"]
-_NUMBER: Final = re2.compile(
+_NUMBER: Final = Lazy(
     r"(?i)([0-9]+(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]*\.[0-9]+|[0-9]+)"
     r"(?: ?(k|m|bn|hundred|thousand|million|billion|percent)\b| ?(%))?"
     r"|\b([a-z]{1,9})\b"
 )
-_SHAPED: Final = re2.compile(r"[#\p{L}\p{N}][\p{L}\p{N}_./#-]*[\p{L}\p{N}]|[\p{L}\p{N}]{2}")
+_SHAPED: Final = Lazy(r"[#\p{L}\p{N}][\p{L}\p{N}_./#-]*[\p{L}\p{N}]|[\p{L}\p{N}]{2}")
 _RELATIVE: Final[frozenset[str]] = frozenset(ENGLISH["relative"])
 
 
@@ -130,7 +130,7 @@ def shape_of(text: str) -> str:
 _LONGEST: Final = 40
 _LEAST_DIGITS: Final = 6
 # Ordinals, amounts with a unit and clock times are values, and no names of things.
-_ORDINAL: Final = re2.compile(r"(?i)[0-9][0-9.]*(?:st|nd|rd|th|am|pm|k|m|h|d|s|gb|mb|kb|kg|g|km|cm|mm|px|usd|eur|x)")
+_ORDINAL: Final = Lazy(r"(?i)[0-9][0-9.]*(?:st|nd|rd|th|am|pm|k|m|h|d|s|gb|mb|kb|kg|g|km|cm|mm|px|usd|eur|x)")
 
 
 def _dates(text: str) -> Iterator[SaidDay]:

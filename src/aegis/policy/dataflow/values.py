@@ -11,6 +11,8 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import re2
 
+from aegis.core.patterns import Lazy
+
 ValueKind = Literal[
     "email", "phone", "account", "card", "wallet", "url", "host", "path", "id", "person", "address", "amount", "date",
     "secret", "text",
@@ -31,12 +33,10 @@ _HOST: Final = (
 )
 _NUMBER: Final = r"\+?\b[0-9](?:[ ().-]{0,2}[0-9]){6,}\b"
 _PARTS: Final = (_EMAIL, _URL, _WALLET, _IBAN, _HOST, _NUMBER)
-_scan: Final = re2.compile("|".join(f"({part})" for part in _PARTS))
-_places: Final = re2.compile("|".join(_PARTS))  # where `_scan` matches: asking for no group costs less
+_scan: Final = Lazy("|".join(f"({part})" for part in _PARTS))
+_places: Final = Lazy("|".join(_PARTS))  # where `_scan` matches: asking for no group costs less
 _KINDS: Final[tuple[ValueKind, ...]] = ("email", "url", "wallet", "account", "url", "account")
-_DATE: Final = re2.compile(
-    r"^[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}|^[0-9]+\.[0-9]+$"
-)
+_DATE: Final = Lazy(r"^[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2}|^[0-9]{1,2}[-/.][0-9]{1,2}[-/.][0-9]{4}|^[0-9]+\.[0-9]+$")
 _SIGNS: Final = frozenset("@.0123456789:")
 
 

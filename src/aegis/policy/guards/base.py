@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct, field
@@ -87,8 +86,7 @@ def report_of(
 Provenance = Literal["valid", "invalid", "unsigned"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolEntry:
+class ToolEntry(Struct, frozen=True, kw_only=True):
     """What the registry says about one tool, compiled. `effects` is `None` where nothing was declared.
 
     `registered` is false where the tool is known from another server only: what restricts it counts

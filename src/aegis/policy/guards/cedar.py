@@ -16,18 +16,18 @@ session could not fill: that is missing evidence. What a `forbid` demands is its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import cedarpy
 import orjson
-import re2
+from msgspec import Struct, structs
 
 from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
 from aegis.core.json import escape
 from aegis.core.names import SelectorMap, normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.patterns import Lazy
 from aegis.policy.guards.base import Case, holds_at_most
 from aegis.policy.session import FIELDS, MISSING, session_record
 
@@ -143,11 +143,10 @@ CONTEXT: Final[CedarType] = {
 
 _QUIET: Final = Report(guard="cedar")
 # What Cedar says of a policy that reads what is not there; any other text is an error like every other.
-_ABSENT: Final = re2.compile(r"policy `([^`]+)`: record does not have the attribute `(session|drift)`")
+_ABSENT: Final = Lazy(r"policy `([^`]+)`: record does not have the attribute `(session|drift)`")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolAction:
+class ToolAction(Struct, frozen=True, kw_only=True):
     """The action of one registered tool; `input` is the type of its arguments, if any can be shown."""
 
     id: str
@@ -170,8 +169,7 @@ def _action(arguments: CedarType | None) -> dict[str, Any]:
     return {"appliesTo": {"principalTypes": ["Agent"], "resourceTypes": ["Tool"], "context": context}}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CedarPolicy:
+class CedarPolicy(Struct, frozen=True, kw_only=True):
     """One parsed policy: whose it is, what it demands where it forbids, and which fields of the session it reads.
 
     `trusts` says that it reads the trust in the agent.
@@ -185,8 +183,7 @@ class CedarPolicy:
     trusts: bool = False
 
 
-@dataclass(kw_only=True, slots=True)
-class _Verdicts:
+class _Verdicts(Struct, kw_only=True):
     """What the policies said of one call so far."""
 
     holding: dict[str, CedarPolicy]
@@ -329,7 +326,7 @@ def _held(found: _Verdicts) -> Report:
     asks = [one for one in holding if not one.defers]
     words = (awaited(f"{MISSING}{name}") for one in holding if one.defers for name in one.reads)
     waits = tuple(dict.fromkeys(words)) or tuple(f"status:{one.owner}" for one in holding)
-    return replace(
+    return structs.replace(
         report,
         outcome=Outcome.REQUIRE_APPROVAL,
         verdict=Verdict.COMPLIANT if asks else Verdict.INSUFFICIENT_EVIDENCE,

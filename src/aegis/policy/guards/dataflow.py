@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
 from aegis.policy.dataflow.drift import EmbeddingEndpoint, stray_of, tool_text
-from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
+from aegis.policy.dataflow.judge import Delegation, FlowFinding, judge_flow
+from aegis.policy.dataflow.licence import FlowCall
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
@@ -131,8 +133,7 @@ def _finding(found: FlowFinding, view: SessionView) -> Finding:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DataflowRules:
+class DataflowRules(Struct, frozen=True, kw_only=True):
     """The guard and when it is asked: `known` asks where the user's words are known, and is silent where not.
 
     `reads` are the fields of a session that policies read; `drift` is the guard that looks at the run so far, where it

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import re2
+from msgspec import Struct, field
 
 from aegis.core.finding import Finding
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Category, Outcome, Risk
+from aegis.core.patterns import Lazy
 from aegis.core.tool_description import MEMBERS, ToolDescription
 from aegis.detect import extract
 from aegis.detect.facts import ReadLimits
@@ -23,7 +23,7 @@ from aegis.errors import InvalidCall
 
 # Names that take another tool's place: look-alikes, doubles across servers, and descriptions that speak of others.
 
-_WORD: Final = re2.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+_WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
 """A name of two words or more: one word (`search`) is also plain English."""
 
 
@@ -86,8 +86,7 @@ VERSION: Final = 1
 ChangeKind = Literal["added", "changed", "removed"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pins:
+class Pins(Struct, frozen=True, kw_only=True):
     """Accepted tools: by `server/name` the digest of every member that was announced."""
 
     tools: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -121,8 +120,7 @@ class Pins:
         return Pins(tools={**self.tools, **Pins.of(tools).tools})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PinChange:
+class PinChange(Struct, frozen=True, kw_only=True):
     """How one tool differs from its pin; `members` names what changed (empty for added and removed)."""
 
     tool: str
@@ -163,8 +161,7 @@ MOST_FINDINGS: Final = 50  # of one tool; a hostile server must not fill a repor
 _EVIDENCE: Final = 200
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolFinding:
+class ToolFinding(Struct, frozen=True, kw_only=True):
     """One finding in what a tool says; `finding.path` points into its members (`/description`, `/input_schema/...`)."""
 
     tool: ToolDescription

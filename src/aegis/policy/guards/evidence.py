@@ -7,8 +7,9 @@ parent that the log does not know.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
@@ -75,14 +76,14 @@ def _of_others(report: Report, dependence: Dependence) -> Report:
             outcome=Outcome.BLOCK,
             message="a call that this one depends on never ran",
         )
-        return replace(
+        return structs.replace(
             report,
             outcome=Outcome.BLOCK,
             verdict=Verdict.VIOLATION,
             reason=Reason.CHAIN_BLOCKED,
             findings=(*report.findings, ended),
         )
-    report = replace(report, missing=(*report.missing, *(f"result:{name}" for name in dependence.missing)))
+    report = structs.replace(report, missing=(*report.missing, *(f"result:{name}" for name in dependence.missing)))
     if not dependence.deferred:
         return report
     deferred = Finding(
@@ -93,7 +94,7 @@ def _of_others(report: Report, dependence: Dependence) -> Report:
         outcome=Outcome.REQUIRE_APPROVAL,
         message="a call that this one depends on waits for evidence itself",
     )
-    return replace(
+    return structs.replace(
         report,
         outcome=Outcome.REQUIRE_APPROVAL,
         verdict=Verdict.INSUFFICIENT_EVIDENCE,

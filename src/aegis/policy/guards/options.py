@@ -15,8 +15,9 @@ guards:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from aegis.core.names import Selector, glob_match
 from aegis.core.outcome import Outcome
@@ -25,8 +26,7 @@ DlpPolicy = Literal["mask", "hold", "note"]
 InjectedPolicy = Literal["block", "remove", "fence"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuleOverride:
+class RuleOverride(Struct, frozen=True, kw_only=True):
     """Sets the outcome of findings of `rule` on `tool` at `path`; `allow` is an exception.
 
     `rule` and `path` may hold `*`; an empty `path` covers the whole call. `expires` is microseconds
@@ -50,8 +50,7 @@ class RuleOverride:
         return not self.path or path == self.path or path.startswith(self.path + "/") or glob_match(self.path, path)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ContentOptions:
+class ContentOptions(Struct, frozen=True, kw_only=True):
     """How the content guards answer what they find; the defaults are those of the profile `standard`."""
 
     egress: DlpPolicy = "mask"

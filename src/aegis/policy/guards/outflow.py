@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from aegis.core.finding import Finding, Patch
 from aegis.core.json import resolve
@@ -137,7 +138,7 @@ def answer_data(
         given = Outcome.REQUIRE_APPROVAL if unmasked else outcome
         if unmasked:
             masking.masked.pop(finding.path, None)
-        answered.append(finding if finding.outcome is given else replace(finding, outcome=given))
+        answered.append(finding if finding.outcome is given else structs.replace(finding, outcome=given))
     return answered, [Patch(path=path, value=value) for path, value in masking.masked.items()]
 
 

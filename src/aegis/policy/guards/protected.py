@@ -15,11 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-import re2
-
 from aegis.core.finding import Finding, Report
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Text
 from aegis.detect.paths import fits, plain_path, spread
 from aegis.detect.takes import Taken, taken
@@ -56,9 +55,9 @@ _PROSE: Final = frozenset({"content", "document"})  # for people, or what a file
 _TALKERS: Final = frozenset({"apt", "cat", "cd", "echo", "grep", "ls", "man", "mkdir", "pip", "printf", "which"})
 _STARTERS: Final = frozenset({"command", "doas", "env", "exec", "nice", "nohup", "setsid", "sudo", "time", "xargs"})
 _SEPARATORS: Final = frozenset(";|&(){}`\n")
-_WORDS: Final = re2.compile(r"""[^\s;|&<>(){}`"'=,]+|[;|&(){}`\n=]""")
+_WORDS: Final = Lazy(r"""[^\s;|&<>(){}`"'=,]+|[;|&(){}`\n=]""")
 _REMOTE: Final = ("ftp", "http", "ssh", "ws")  # schemes whose paths are another machine's
-_WILD: Final = re2.compile(r"\[[^\]]*\]|\?")
+_WILD: Final = Lazy(r"\[[^\]]*\]|\?")
 _REACH: Final = 6  # words after `aegis` in which its subcommand is looked for, options in between
 _NAME: Final = "aegis"
 _STARTED: Final = frozenset({_NAME, f"{_NAME}.cli"})  # the program, and the module that Python runs as it

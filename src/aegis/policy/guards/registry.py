@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.finding import Finding, Report
 from aegis.core.names import normalise_name, split_selector
@@ -18,8 +19,7 @@ Unregistered = Literal["scan", "block", "require_approval"]
 _QUIET: Final = tuple(Report(guard="registry", risk=tier) for tier in Risk)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RegistryRules:
+class RegistryRules(Struct, frozen=True, kw_only=True):
     """What the operator lets tiers do."""
 
     unregistered: Unregistered

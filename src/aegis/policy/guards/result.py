@@ -6,14 +6,14 @@ Injected instructions are blocked, taken out or fenced, as configured; secrets a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import re2
+from msgspec import structs
 
 from aegis.core.finding import Finding, Patch, Report
 from aegis.core.json import resolve
 from aegis.core.outcome import Category, Outcome
+from aegis.core.patterns import Lazy
 from aegis.detect.extract import exceeded
 from aegis.detect.facts import Effort, Text
 from aegis.detect.fold import hidden_text
@@ -30,8 +30,8 @@ from aegis.policy.guards.outflow import MOST_SEARCHED, mask_spans
 # What an encoded piece holds cannot be masked inside of it, so the piece goes as a whole, or the line that it
 # stands in where only the line tells what it is.
 
-_PIECES: Final = re2.compile(r"""[^\s"'`,;<>()\[\]{}|]{8,}""")
-_LINES: Final = re2.compile(r"[^\n]{8,}")
+_PIECES: Final = Lazy(r"""[^\s"'`,;<>()\[\]{}|]{8,}""")
+_LINES: Final = Lazy(r"[^\n]{8,}")
 _MOST_READ: Final = 2 * MOST_DECODED  # characters: all that was decoded of a result, and the pieces of it
 _LONGEST: Final = 65_536  # characters of one text that are looked through for encoded pieces
 
@@ -202,13 +202,13 @@ class ResultContentGuard:
             elif finding.category in _INJECTED and injected != "block":
                 outcome = Outcome.SANITIZE
                 fenced.add(finding.path)
-            answered.append(finding if outcome is finding.outcome else replace(finding, outcome=outcome))
+            answered.append(finding if outcome is finding.outcome else structs.replace(finding, outcome=outcome))
         patches: list[Patch] = []
         for path in dict.fromkeys([*masked, *fenced]):
             value = resolve(case.result, path)
             if not isinstance(value, str):
                 # A key cannot be taken out without changing what the result says.
-                return [replace(finding, outcome=Outcome.BLOCK) for finding in answered], []
+                return [structs.replace(finding, outcome=Outcome.BLOCK) for finding in answered], []
             fence = injected if path in fenced else None
             patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), fence)))
         return answered, patches
@@ -261,5 +261,5 @@ class ResultContentGuard:
         return text
 
 
-_UNDECODED: Final = replace(exceeded("decoding", ""), guard=ResultContentGuard.name, outcome=Outcome.ALLOW)
+_UNDECODED: Final = structs.replace(exceeded("decoding", ""), guard=ResultContentGuard.name, outcome=Outcome.ALLOW)
 _QUIET: Final = Report(guard=ResultContentGuard.name)

@@ -7,9 +7,10 @@ place and the keyword, never the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from aegis.core.combine import awaited
 from aegis.core.finding import Finding, Report
@@ -59,8 +60,7 @@ def compile_schema(schema: dict[str, Any], *, known_formats_only: bool) -> jsons
         raise ConfigError((Problem(message=f"not a valid JSON Schema: {error}"),)) from error
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SchemaPolicy:
+class SchemaPolicy(Struct, frozen=True, kw_only=True):
     """One schema and the calls that it is about; every member that is given must hold.
 
     With `deny` the schema describes what must not be. `outcome` is what a call that breaks the

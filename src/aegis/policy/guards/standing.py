@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 import jsonschema_rs
+from msgspec import Struct, structs
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Category, Outcome, Reason, Risk, Verdict
@@ -18,8 +18,7 @@ REASONS: Final = frozenset({Reason.APPROVAL_REQUIRED, Reason.IRREVERSIBLE})
 CATEGORIES: Final[frozenset[Category]] = frozenset({"policy", "destructive", "supply_chain", "sensitive_file"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StandingApproval:
+class StandingApproval(Struct, frozen=True, kw_only=True):
     """One entry of `approvals.standing`: every member must hold. `expires` is microseconds since the epoch."""
 
     server: str | None
@@ -69,10 +68,10 @@ class StandingGuard:
             outcome=Outcome.ALLOW,
             message="a standing approval covers what would have been held",
         )
-        return replace(
+        return structs.replace(
             report,
             outcome=Outcome.ALLOW,
             verdict=Verdict.COMPLIANT,
             reason=Reason.NONE,
-            findings=(*(replace(one, outcome=Outcome.ALLOW) for one in report.findings), note),
+            findings=(*(structs.replace(one, outcome=Outcome.ALLOW) for one in report.findings), note),
         )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.mission import Check, Postcondition
 from aegis.core.outcome import Category
@@ -209,8 +209,7 @@ _ELSEWHERE: Final = "\x00"  # all further places, joined as one
 PIECE: Final = 65_536  # larger chunks are taken in parts: bounds what is held and scanned at once
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StreamSummary:
+class StreamSummary(Struct, frozen=True, kw_only=True):
     """What a stream came to.
 
     `failed` names the conditions for which it was cut, `noted` others that did not hold, `unjudged` those

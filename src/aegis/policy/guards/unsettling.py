@@ -12,12 +12,13 @@ from typing import Final
 import re2
 
 from aegis.core.json import tokens
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
 from aegis.detect.roles import words_of
 from aegis.detect.takes import Taken
 
 # The gateway as a process, a service or a container is called after it; `aegis-web` is somebody's own.
-_OURS: Final = re2.compile(
+_OURS: Final = Lazy(
     r"(?i)(?:^|[^a-z0-9_-])aegis(?:d|[-_](?:gateway|guard|serve|server|service|proxy|mcp|hook)s?)?(?:$|[^a-z0-9_-]|[-_]?\d)"
 )
 _KILLERS: Final = frozenset({"kill", "skill", "tskill", "fkill", "stop-process"})
@@ -40,22 +41,22 @@ _WATCHED: Final = _KILLERS | _BY_NAME | _MANAGERS | _FINDERS | _INSTALLERS
 _PROGRAMS: Final = ("aegis", "aegis serve")  # what a pattern of processes is compared with
 _LEAST_PATTERN: Final = 3
 _LONGEST_PATTERN: Final = 256
-_NAME: Final = re2.compile(r"^AEGIS_[A-Z0-9_]+$")
+_NAME: Final = Lazy(r"^AEGIS_[A-Z0-9_]+$")
 # A variable that is set: `AEGIS_URL=...`, `environ["AEGIS_URL"] = ...`, `{"AEGIS_URL": ...}`; no comparison with it.
-_SETS: Final = re2.compile(r"""(?:^|[^\w${])AEGIS_[A-Z0-9_]+(?:['"\])}%]*\s*[+:|]?=(?:[^=~]|$)|['"]\s*(?::|=>))""")
-_UNSETS: Final = re2.compile(
+_SETS: Final = Lazy(r"""(?:^|[^\w${])AEGIS_[A-Z0-9_]+(?:['"\])}%]*\s*[+:|]?=(?:[^=~]|$)|['"]\s*(?::|=>))""")
+_UNSETS: Final = Lazy(
     r"""(?:\bunset\w*|\bunexport|putenv|setenv|delenv|setdefault|\bpop|\bdel|\bdelete|\bsetx|--unset[=\s]|\s-u|emove-Item|lear-Item|"""
     r"""__(?:set|del)item__|EnvironmentVariable)\b?[^\n;|&]{0,40}AEGIS_[A-Z]"""
 )
-_UNHOOKS: Final = re2.compile(r"""\bunhook\s*\(|\.\s*unhook\b|['"]unhook['"]|\bimport\b[^\n;]{0,80}\bunhook\b""")
-_TREES: Final = re2.compile(
+_UNHOOKS: Final = Lazy(r"""\bunhook\s*\(|\.\s*unhook\b|['"]unhook['"]|\bimport\b[^\n;]{0,80}\bunhook\b""")
+_TREES: Final = Lazy(
     r"\b(rmtree|copytree|make_archive|move|rename|symlink|walk|rglob|rmSync|cpSync|renameSync|symlinkSync|removedirs|fwalk)"
     r"\s*\(([^\n]{0,400})"
 )
 _READS: Final = frozenset({"copytree", "make_archive", "walk", "rglob", "cpSync", "fwalk"})
-_LITERAL: Final = re2.compile(r"""^[^'",)]{0,80}['"]([^'"\n]{1,400})['"]""")
-_LITERALS: Final = re2.compile(r"""['"]([^'"\n]{1,400})['"]""")
-_HOME: Final = re2.compile(r"^\s*(?:pathlib\.)?Path\.home\(\)\s*[,)]|^\s*os\.homedir\(\)\s*[,)]")
+_LITERAL: Final = Lazy(r"""^[^'",)]{0,80}['"]([^'"\n]{1,400})['"]""")
+_LITERALS: Final = Lazy(r"""['"]([^'"\n]{1,400})['"]""")
+_HOME: Final = Lazy(r"^\s*(?:pathlib\.)?Path\.home\(\)\s*[,)]|^\s*os\.homedir\(\)\s*[,)]")
 _MOST_CALLS: Final = 64
 _TREE_TOOLS: Final[dict[str, bool]] = {
     **dict.fromkeys(("delete", "remove", "move", "rename", "chmod", "chown", "trash", "rmtree", "symlink"), True),

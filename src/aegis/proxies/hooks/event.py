@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
@@ -26,8 +27,7 @@ MARK: Final = "# aegis-hook"
 Entry = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Host:
+class Host(Struct, frozen=True, kw_only=True):
     """One host. `settings` is relative to the user's home, and to a project's folder where `shared` names no other.
 
     `moved` is an environment variable that names the folder of the user's settings, and the file in it. `said` is the
@@ -168,8 +168,7 @@ _OF_OTHERS: Final = frozenset({"tool_use_id", "transcript_path", "conversation_i
 _MCP: Final = ("mcp__", "MCP:")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HookEvent:
+class HookEvent(Struct, frozen=True, kw_only=True):
     """One event. `key` finds the decision on a call again when its result comes; `result` is any JSON value.
 
     Where the user said something, `said` is that, and there is no tool.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_json, write_json
 from aegis.proxies.hooks.event import HOSTS, MARK, Host, every_place, is_ours
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SettingsChange:
+class SettingsChange(Struct, frozen=True, kw_only=True):
     """What was done to a file: whether it changed, and where the file before lies."""
 
     path: Path

@@ -11,11 +11,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical
@@ -101,8 +101,7 @@ def _read(path: Path) -> dict[str, Any]:
 BLOCK: Final = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HookAnswer:
+class HookAnswer(Struct, frozen=True, kw_only=True):
     """What the hook's process says and how it ends."""
 
     code: int = 0

@@ -11,9 +11,10 @@ import asyncio
 import logging
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import structs
 
 from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
@@ -83,7 +84,7 @@ class HookDoor:
             principal = Principal(id=f"local:{agent}", roles=frozenset({"agent"}), agent=agent)
             decider = Acting(self._deployment.gate, principal, self._decide)
             host = Speaking(self._deployment.gate, principal)
-            scope = BookScope(principal=replace(principal, id=f"agent:{agent}"))
+            scope = BookScope(principal=structs.replace(principal, id=f"agent:{agent}"))
 
             def released(call_id: str, digest: str) -> str | None:
                 issued = self._book.issued(scope, call_id, digest)

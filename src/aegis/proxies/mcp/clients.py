@@ -7,9 +7,10 @@ import json
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.errors import InvalidCall
 from aegis.proxies.edits import read_bytes, read_json, write_json, write_text
@@ -241,8 +242,7 @@ def _text(value: str) -> str:
 _MAC: Final = "Library/Application Support"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class McpClient:
+class McpClient(Struct, frozen=True, kw_only=True):
     """One client: where its file is, relative to the user's home or to a project, and what the servers are called.
 
     `bare_url_is_older` says that a `url` without a `type` means the transport before streamable HTTP.
@@ -298,8 +298,7 @@ CLIENTS: Final[dict[str, McpClient]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """What was done to one file: the servers that changed, those that cannot be wrapped, and the file before."""
 
     path: Path

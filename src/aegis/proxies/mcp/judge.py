@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from msgspec import Struct
+
 from aegis.core.bounded import Bounded
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.canonical import call_digest, canonical, sha256
@@ -49,8 +51,7 @@ _ASKING: Final = frozenset({"resultType", "inputRequests", "requestState", "_met
 _ANSWERING: Final = frozenset({"inputResponses", "requestState", "_meta"})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Round:
+class Round(Struct, frozen=True, kw_only=True):
     """A request that goes on under the decision of a call, with other arguments if a guard changed them."""
 
     decision_id: str
@@ -103,8 +104,7 @@ def _key(request: Message, state: str) -> str:
 REASON: Final = "answered at the MCP client"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """What a person at a client said about an approval, bound to the digests of what they were shown."""
 
     approval: str
@@ -223,16 +223,14 @@ Refused = Callable[[str, Reason], Awaitable[None]]
 """Puts on the record that a call of this tool was refused for what the tool says about itself."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class McpVerdict:
+class McpVerdict(Struct, frozen=True, kw_only=True):
     """What becomes of a request: it goes on to the server, or it is answered here."""
 
     forward: Message | None = None
     reply: Message | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """A request whose answer is judged."""
 
     request: Message

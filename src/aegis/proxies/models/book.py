@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 import orjson
+from msgspec import Struct, structs
 
 from aegis.approvals.queue import find
 from aegis.bootstrap.deployment import DeployedGate
@@ -38,8 +38,7 @@ State = Literal["refused", "held", "released"]
 Kind = Literal["ref", "call", "anchor"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TakenOut:
+class TakenOut(Struct, frozen=True, kw_only=True):
     """One call that was taken out.
 
     `gate_id` and `decision_id` say how it was decided (both empty where its arguments were unreadable);
@@ -55,8 +54,7 @@ class TakenOut:
     state: State = "refused"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """All that was taken out of one choice of one answer, with what it takes to give it back later."""
 
     ref: str
@@ -88,9 +86,9 @@ class Record:
         taken: list[TakenOut] = []
         for one in self.taken:
             state, message = changes.get(one.gate_id, (one.state, "")) if one.state == "held" else (one.state, "")
-            refused = replace(one.refused, message=message) if message else one.refused
-            taken.append(replace(one, state=state, refused=refused))
-        return replace(self, taken=tuple(taken))
+            refused = structs.replace(one.refused, message=message) if message else one.refused
+            taken.append(structs.replace(one, state=state, refused=refused))
+        return structs.replace(self, taken=tuple(taken))
 
 
 def to_wire(record: Record) -> Wire:
@@ -162,8 +160,7 @@ MAX_ITEMS: Final = 50_000  # a cache: what is forgotten here is read from the st
 MAX_BYTES: Final = 67_108_864
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BookScope:
+class BookScope(Struct, frozen=True, kw_only=True):
     """Whose conversation it is: names of one principal's session mean nothing in another's."""
 
     principal: Principal
@@ -175,8 +172,7 @@ class BookScope:
         return hashlib.sha256(given).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class IssuedCall:
+class IssuedCall(Struct, frozen=True, kw_only=True):
     """A call that was decided here: under which decision, whether it was let through, and whether by a person."""
 
     decision_id: str

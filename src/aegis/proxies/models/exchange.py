@@ -13,8 +13,9 @@ import asyncio
 import json
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.core.call import ToolResult
 from aegis.core.canonical import call_digest, canonical, sha256
@@ -179,8 +180,7 @@ def _refused(message: str, code: str, *, status: int = 403) -> InvalidCall:
 ALIVE_S: Final = 10.0  # a stream that waits for a person says so to whatever closes silent connections
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True, kw_only=True):
     """What becomes of a request: it goes to the provider, or is answered here."""
 
     request: Wire

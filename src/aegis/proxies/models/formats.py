@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from aegis.errors import InvalidCall
 from aegis.wire.anthropic import AnthropicMessages
@@ -85,8 +86,7 @@ def _anthropic_event(error: Wire) -> WireEvent:
     return WireEvent(event="error", data=json.dumps(error))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What a request asks for: the model, a stream or not, and the path below the provider's base URL."""
 
     model: str
@@ -147,8 +147,7 @@ def _segment(model: str) -> str:
     return model
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Format:
+class Format(Struct, frozen=True, kw_only=True):
     """One API. `upstream` is its path below a provider's base URL; `breaks` the event that ends a broken stream."""
 
     name: str

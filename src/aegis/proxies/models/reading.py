@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.config.compile_tools import READ_DOCUMENT, READ_TEXT, UNINSPECTED
 from aegis.config.models import DocumentsMode, TextsMode
@@ -34,8 +35,7 @@ _MOST_WORDS: Final = 100
 _UNSEEN: Final = "this was withheld: it could not be checked"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True, kw_only=True):
     """Something that nobody judged yet under the policy in force."""
 
     thing: SuppliedContent

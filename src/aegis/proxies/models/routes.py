@@ -12,10 +12,10 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 import orjson
+from msgspec import structs
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
@@ -92,7 +92,7 @@ class ModelProxies:
             book=self._book,
             # What a key is limited to are tools; what its holder brings along is none.
             enforcer=Enforcer(
-                Acting(services.gate, replace(principal, tools=()), services.decide), on_approval="block"
+                Acting(services.gate, structs.replace(principal, tools=()), services.decide), on_approval="block"
             ),
             policy=services.gate.parts.policy.current,
             scope=scope,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from aegis.errors import InvalidCall
 from aegis.sdk.client.http1 import check_header_value
@@ -21,8 +22,7 @@ class CounterfeitGateway(OSError):
     """The socket is held by a user who is not the gateway's."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GatewayEndpoint:
+class GatewayEndpoint(Struct, frozen=True, kw_only=True):
     """One gateway. `uds` is the path of its Unix socket, `uid` the user it must run as there."""
 
     scheme: str

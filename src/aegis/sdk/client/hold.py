@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from aegis.core.call import ToolCall
 from aegis.core.canonical import canonical
 from aegis.core.decision import (
@@ -74,8 +76,7 @@ CHALLENGE: Final = "/v1/sessions:challenge"
 _UNUSABLE: Final = "the gateway gave no usable answer about the session"
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(Struct, frozen=True):
     """One request to send."""
 
     target: str
@@ -233,8 +234,7 @@ PATIENCE: Final = 60.0  # seconds without any answer after which the gateway cou
 _PASSING: Final = frozenset({Reason.UNAVAILABLE, Reason.RATE_LIMITED})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HoldStep:
+class HoldStep(Struct, frozen=True, kw_only=True):
     """What to do next: ask `target` after `seconds`, or with no target ask for the decision again."""
 
     target: str | None = None

@@ -7,8 +7,9 @@ plainly one well-formed answer (RFC 9112) raises `WireError`; nothing is guessed
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from msgspec import Struct, field
 
 MAX_HEAD_BYTES: Final = 65_536  # a head that never ends would fill the memory
 MAX_BODY_BYTES: Final = 33_554_432  # a decision carries arguments of at most 4 MiB, escaped sixfold at worst
@@ -42,8 +43,7 @@ def check_header_value(value: str) -> None:
         raise ValueError("a header value holds something other than visible ASCII")
 
 
-@dataclass(slots=True)
-class HttpAnswer:
+class HttpAnswer(Struct):
     """One answer, as far as it has arrived.
 
     `started` says that at least one byte came; `reusable` that the connection may carry another

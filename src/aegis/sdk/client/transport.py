@@ -9,9 +9,10 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from aegis.sdk.client.endpoint import GatewayEndpoint
 from aegis.sdk.client.http1 import HttpAnswer, WireError, request_bytes
@@ -24,8 +25,7 @@ class TransportError(Exception):
     """No answer: the gateway is gone, slow, counterfeit, or does not speak HTTP/1.1."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Idle:
+class _Idle(Struct, frozen=True):
     sock: socket.socket
     pid: int
 

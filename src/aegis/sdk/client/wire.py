@@ -6,8 +6,10 @@ all members, and digests that equal what this side computed itself. Anything els
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.core.call import ToolCall, ToolResult, check_call, readable
 from aegis.core.canonical import call_digest, canonical
@@ -24,8 +26,7 @@ class BadAnswer(Exception):
     """The gateway's answer is not one that the contract allows for this call."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AskedCall:
+class AskedCall(Struct, frozen=True, kw_only=True):
     """A call as it was sent: with its id, its body, and the digest that every answer must carry."""
 
     server: str | None

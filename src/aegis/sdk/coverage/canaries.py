@@ -8,11 +8,12 @@ import inspect
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from aegis.enforce.witness import standing_in
 from aegis.errors import CallRefused
@@ -22,8 +23,7 @@ from aegis.errors import CallRefused
 State = Literal["covered", "UNCOVERED", "not reached", "host says them"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Canary:
+class Canary(Struct, frozen=True, kw_only=True):
     """One call of one registered tool over one path of its framework.
 
     `body` gives what stands in for the body while the canary is fired, where no witness does.
@@ -35,8 +35,7 @@ class Canary:
     body: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Covered:
+class Covered(Struct, frozen=True, kw_only=True):
     """Whether a decision came before the body; `not reached` where the framework let the canary not so far.
 
     Of the user's words it says whether they arrive, or have to be said by the host.
