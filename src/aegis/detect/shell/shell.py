@@ -442,7 +442,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
                 facts.add("shell.reads-settings", command.text)
             continue
         kept = kept_at(value)
-        if kept is not None:
+        if kept is not None and not is_secret_file(value):
             facts.effects.append(ResourceEffect("read", kept, "one", (value,), "", command.text[:_SHOWN]))
             if kept == "browser-data":
                 return
