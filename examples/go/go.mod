@@ -11,7 +11,7 @@ require (
 	github.com/aegis-guard/aegis/sdk/go/openai v0.0.0
 	github.com/anthropics/anthropic-sdk-go v1.84.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/openai/openai-go/v3 v3.96.0
+	github.com/openai/openai-go/v3 v3.98.0
 	github.com/tmc/langchaingo v0.1.14
 	google.golang.org/adk v1.0.0
 	google.golang.org/genai v1.40.0

@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	github.com/aegis-guard/aegis/sdk/go v0.0.0
-	github.com/openai/openai-go/v3 v3.96.0
+	github.com/openai/openai-go/v3 v3.98.0
 )
 
 require (

@@ -9,13 +9,14 @@
 import { UnhookedFramework } from './errors';
 import { fitted, shownTo } from './fitted';
 import type { ToolGate } from './gate';
-import { type Hook, type Hooked, requireHook, type Seams } from './hooks';
+import { type Hook, type Hooked, requireHook, type Seams, standingIn, standsIn } from './hooks';
 import { isStream } from './json';
 import type { Method, Owner } from './patches';
 import { currentRuntime } from './runtime';
 
 type Tools = Record<string, Owner>;
 
+const NAMES = ['generateText', 'streamText'] as const;
 const GATED = Symbol.for('aegis-guard/ai/gated');
 /** Set by `aegis-guard/register` once the functions of the package are guarded. */
 export const REGISTERED = Symbol.for('aegis-guard/ai/registered');
@@ -72,12 +73,12 @@ function withTools(options: unknown): unknown {
 /** The functions of the package with their tools guarded, while the hook is on. */
 export function wrapped(original: Owner, isOn: () => boolean = () => true): Owner {
   const functions: Owner = {};
-  for (const name of ['generateText', 'streamText'] as const) {
+  for (const name of NAMES) {
     const run = original[name] as Method;
     if (typeof run !== 'function') throw new UnhookedFramework(`\`ai\` has no \`${name}\``);
     functions[name] = (options: unknown, ...rest: unknown[]) => run(isOn() ? withTools(options) : options, ...rest) as unknown;
   }
-  return functions;
+  return standingIn(functions);
 }
 
 export const ai: Hook = {
@@ -85,7 +86,8 @@ export const ai: Hook = {
   supported: [[6, 0, 300], [8]],
   async hook(_runtime, patches, load): Promise<Seams> {
     const registered = (globalThis as unknown as Record<symbol, { on: boolean } | undefined>)[REGISTERED];
-    if (registered === undefined) {
+    const modules = await load();
+    if (registered === undefined || !modules.every((module) => standsIn(module, NAMES))) {
       throw new UnhookedFramework(
         '`ai` hands out functions that cannot be replaced after they were loaded; start the program with' +
           ' `node --import aegis-guard/register`, or give its tools through `guardTools` of `aegis-guard/ai` and hook' +
@@ -96,7 +98,7 @@ export const ai: Hook = {
     patches.onUndo(() => {
       registered.on = false;
     });
-    for (const module of await load()) {
+    for (const module of modules) {
       patches.replace((module['ToolLoopAgent'] as Owner)['prototype'] as Owner, 'prepareCall', (original) => {
         return async function (this: unknown, ...args: unknown[]) {
           return withTools(await original.call(this, ...args));

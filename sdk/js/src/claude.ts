@@ -10,7 +10,7 @@ import { UnhookedFramework } from './errors';
 import type { Enforced } from './enforcer';
 import type { Execution, Ran } from './gate';
 import { Bounded } from './bounded';
-import { type Hook, type Hooked, requireHook, type Seams } from './hooks';
+import { type Hook, type Hooked, requireHook, type Seams, standingIn, standsIn } from './hooks';
 import { canonical, isObject, jsonable } from './json';
 import type { Method, Owner } from './patches';
 import { currentRuntime } from './runtime';
@@ -170,10 +170,10 @@ export function wrapped(original: Owner, isOn: () => boolean = () => true): Owne
     if (isOn()) throw new UnhookedFramework(`\`${name}\` is refused while Aegis is hooked; use \`query\``);
     return (original[name] as Method)(...args) as unknown;
   };
-  return {
+  return standingIn({
     query: (given: Wire) => query(isOn() ? { ...given, options: guardOptions(given['options'] as Wire | undefined) } : given) as unknown,
     ...Object.fromEntries(BARRED.filter((name) => name in original).map((name) => [name, refused(name)])),
-  };
+  });
 }
 
 /** Other ways to start the program, whose options are not those of a query. */
@@ -182,9 +182,9 @@ export const BARRED = ['startup', 'prewarm'];
 export const claude: Hook = {
   framework: '@anthropic-ai/claude-agent-sdk',
   supported: [[0, 3, 330], [0, 4]],
-  hook(_runtime, patches): Promise<Seams> {
+  async hook(_runtime, patches, load): Promise<Seams> {
     const registered = (globalThis as unknown as Record<symbol, { on: boolean } | undefined>)[REGISTERED];
-    if (registered === undefined) {
+    if (registered === undefined || !(await load()).every((module) => standsIn(module, ['query', ...BARRED]))) {
       throw new UnhookedFramework(
         '`@anthropic-ai/claude-agent-sdk` hands out functions that cannot be replaced after they were loaded; start the' +
           ' program with `node --import aegis-guard/register`, or give the options of a query through `guardOptions` of' +
@@ -195,14 +195,14 @@ export const claude: Hook = {
     patches.onUndo(() => {
       registered.on = false;
     });
-    return Promise.resolve({
+    return {
       seams: ['PreToolUse', 'PostToolUse', 'PostToolUseFailure', 'PostToolBatch'],
       barred: BARRED,
       uncovered: [
         'programs that ask no hooks (`--bare`, `CLAUDE_CODE_SIMPLE`)',
         'arguments that `canUseTool` or hooks in settings files change, until the call has run: its result is withheld',
       ],
-    });
+    };
   },
 };
 

@@ -40,6 +40,21 @@ const SHARED = Symbol.for('aegis-guard/hooked/1');
 const shared = globalThis as unknown as Record<symbol, Map<string, Patches> | undefined>;
 const applied = (shared[SHARED] ??= new Map<string, Patches>());
 
+// Functions that stand in place of those that a package hands out.
+const STAND_INS = Symbol.for('aegis-guard/stand-ins/1');
+const standIns = ((globalThis as unknown as Record<symbol, WeakSet<object> | undefined>)[STAND_INS] ??= new WeakSet<object>());
+
+/** Functions that are going to stand in place of a package's own. */
+export function standingIn(functions: Owner): Owner {
+  for (const one of Object.values(functions)) standIns.add(one as object);
+  return functions;
+}
+
+/** Whether guarded functions stand in a module under these names: a runtime may take a loader, and never ask it. */
+export function standsIn(module: Owner, names: readonly string[]): boolean {
+  return names.every((name) => !(name in module) || standIns.has(module[name] as object));
+}
+
 /** The range of versions that a hook supports, as a person reads it. */
 export function rangeOf(hook: Hook): string {
   const [low, high] = hook.supported;

@@ -15,7 +15,19 @@ import orjson
 
 from aegis.core.patterns import Lazy
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
-from aegis.detect.rules.mentions import acted, addressed, cast, chained, ordered, resets, spoken
+from aegis.detect.rules.mentions import (
+    acted,
+    addressed,
+    asks_innards,
+    cast,
+    chained,
+    ordered,
+    resets,
+    runs_remote,
+    spoken,
+    takes,
+    unbinds,
+)
 from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
@@ -399,7 +411,13 @@ def active(text: str, decoded: bool) -> bool:
 TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": active, "spelled": spelled}
 
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
-SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {"addressed": addressed}
+SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {
+    "addressed": addressed,
+    "asks_innards": asks_innards,
+    "runs_remote": runs_remote,
+    "takes": takes,
+    "unbinds": unbinds,
+}
 
 # Checks that read the whole match, name and all, beside its first group.
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -67,6 +68,8 @@ _FORK_BOMB: Final = Lazy(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
+_SHORT: Final = 256  # characters of a command, with its pipeline, that is remembered
+_STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
 # Options whose value a program writes: naming a key there makes one.
@@ -159,7 +162,7 @@ def analyse_shell(
     for command in commands:
         if command.pipe:
             pipes[command.pipe].append(command)
-        _command(command, facts, depth)
+        _add_command(command, facts, depth)
     for stages in pipes.values():
         facts.signals.extend(pipeline(stages))
         away = carried(stages)
@@ -169,7 +172,7 @@ def analyse_shell(
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.ran.extend(runs(commands))
     for command in located(commands):
-        _command(command, facts, depth)
+        _add_command(command, facts, depth)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     facts.signals.extend(labels(commands))
@@ -236,12 +239,26 @@ def _follow(
     return done
 
 
-def judge_command(command: Command, facts: ShellFacts) -> None:
-    """Add what a simple command does that another shell than this one runs."""
-    _command(command, facts, MAX_DEPTH, known=False)
+def _add_command(command: Command, facts: ShellFacts, depth: int) -> None:
+    """Add what a simple command does; the same short ones come in call after call, and are read once."""
+    if len(command.text) + len(command.pipeline) > _SHORT or command.name.lower() in _STARTS_OTHERS:
+        judge_command(command, facts, depth, known=True)
+    else:
+        known = _known_command(command, depth)
+        facts.absorb(known)
+        facts.scripts.extend(known.scripts)
 
 
-def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = True) -> None:
+@lru_cache(maxsize=2_048)
+def _known_command(command: Command, depth: int) -> ShellFacts:
+    """What a command does that costs no effort to read; nobody changes it."""
+    facts = ShellFacts()
+    judge_command(command, facts, depth, known=True)
+    return facts
+
+
+def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *, known: bool = False) -> None:
+    """Add what a simple command does; one that is not `known` is run by another shell than this one."""
     name = command.name.lower()
     if known and name in _KNOWN:
         _uses(name, command, facts)
@@ -253,7 +270,7 @@ def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = T
     for signal in destroys(command):
         facts.writes = True
         facts.add(signal, command.text)
-    if name in {"find", "xargs", "parallel"}:
+    if name in _STARTS_OTHERS:
         _starts_others(command, facts, depth)
     elif name in _SETS_RIGHTS:
         facts.writes = True
@@ -384,9 +401,9 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
     inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
-    elif inner.name not in {"find", "xargs", "parallel"}:
+    elif inner.name not in _STARTS_OTHERS:
         facts.ran.extend(runs([inner]))
-        _command(inner, facts, depth)
+        judge_command(inner, facts, depth, known=True)
 
 
 def _carries(name: str) -> bool:
@@ -404,11 +421,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)
-        elif (
-            (name in _CARRIERS or name not in _PROGRAMS)
-            and not _CARRIES.isdisjoint(args)
-            and any(map(_given_away, args))
-        ):
+        elif _carries(name) and not _CARRIES.isdisjoint(args) and any(map(_given_away, args)):
             facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
@@ -457,7 +470,7 @@ _TAKES_FOLDERS: Final = of_kind("takes-folders")
 def analyse_command(name: str, *args: str) -> ShellFacts:
     """The facts of one command given in words that stand for themselves, as a tool for files does without a shell."""
     facts = ShellFacts()
-    _command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0)
+    judge_command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0, known=True)
     return facts
 
 

@@ -7,6 +7,7 @@ that starts another one hands over its script, to a bounded depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
@@ -83,12 +84,21 @@ _SURELY_CMD: Final = Lazy(
 )
 
 
-def spoken(tool: str, text: str) -> Spoken:
-    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+@lru_cache(maxsize=1_024)
+def _named(tool: str) -> Dialect:
+    """The shell that the name of a tool says it is, which is that of Linux where it says nothing."""
     words = {word.lower() for word in _WORDS.findall(tool[-64:])}
     if "powershell" in tool.lower() or words & {"pwsh", "ps1"}:
+        return "powershell"
+    return "cmd" if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower() else "bash"
+
+
+def spoken(tool: str, text: str) -> Spoken:
+    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+    named = _named(tool)
+    if named == "powershell":
         return Spoken(("powershell",), True)
-    if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower():
+    if named == "cmd":
         sure = _SURELY_CMD.search(text) is not None
         if sure and _BASH_SIGNS.isdisjoint(text):
             return Spoken(("cmd",), True)  # a tool of this name may be a shell of Linux, but not for this text
