@@ -39,10 +39,10 @@ def compiled(place: Path) -> list[Path]:
     """Compile into a folder below `place`, or find what was compiled there; nothing where it cannot be done."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     # pip isolates a build by what `PYTHONPATH` names, others by an environment of its own.
-    path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+    known = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-c", _COMPILE, str(place / "home")],
-        env={**os.environ, "PYTHONPATH": path, "XDG_CACHE_HOME": str(place), "AEGIS_QUIET": "1"},
+        env={**os.environ, "PYTHONPATH": known, "XDG_CACHE_HOME": str(place), "AEGIS_QUIET": "1"},
         capture_output=True,
         text=True,
         check=False,
