@@ -23,7 +23,8 @@ import yaml
 from aegis.bench.run import opened_gate
 from aegis.core.call import ToolCall, ToolResult
 from aegis.policy.dataflow.declare import NOTHING
-from aegis.policy.dataflow.judge import FlowCall, judge_flow
+from aegis.policy.dataflow.judge import judge_flow
+from aegis.policy.dataflow.licence import FlowCall
 from aegis.policy.dataflow.reading import ReadDocument, SessionView, read_result
 from aegis.policy.dataflow.words import read_words
 from aegis.sdk.runtime import Gate

@@ -21,8 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.forms import tables_folder
-from aegis.policy.dataflow.judge import FlowCall, is_licensed, licence_needed
-from aegis.policy.dataflow.licence import features, matcher, score
+from aegis.policy.dataflow.licence import FlowCall, features, is_licensed, licence_needed, matcher, score
 from aegis.policy.dataflow.words import TrustedWords, read_words
 
 SOURCES: Final = ("bfcl", "tau_bench", "api_bank")

@@ -15,7 +15,8 @@ from aegis.core.outcome import Outcome
 from aegis.errors import InvalidCall
 from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.drift import stray_of, tool_text
-from aegis.policy.dataflow.judge import FlowCall, judge_flow
+from aegis.policy.dataflow.judge import judge_flow
+from aegis.policy.dataflow.licence import FlowCall
 from aegis.policy.dataflow.reading import (
     MAX_DOCUMENTS,
     MAX_OF_RESULT,

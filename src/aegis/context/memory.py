@@ -60,7 +60,7 @@ from aegis.gate.participants import (
 from aegis.gate.parts import Parts
 from aegis.gate.repeat import arguments_of
 from aegis.policy.dataflow.drift import stray_of
-from aegis.policy.dataflow.judge import FlowCall
+from aegis.policy.dataflow.licence import FlowCall
 from aegis.policy.dataflow.named import is_named
 from aegis.policy.dataflow.reading import (
     ReadDocument,

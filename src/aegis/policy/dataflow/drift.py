@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aegis.policy.dataflow.declare import does_of, name_words, objects_of
-from aegis.policy.dataflow.judge import FlowCall, licence_of
+from aegis.policy.dataflow.licence import FlowCall, licence_of
 from aegis.policy.dataflow.reading import SessionView, Stray
 from aegis.policy.dataflow.words import same_things, stem
 

@@ -12,28 +12,23 @@ Each step can only tighten. Without the user's words the steps run on provenance
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
-
-from msgspec import Struct
+from typing import Final, Literal, NamedTuple
 
 from aegis.core.outcome import Outcome, Reason
 from aegis.policy.dataflow.declare import (
     ArgumentText,
     Does,
-    ToolFlow,
-    does_with,
     flow_of_argument,
     name_words,
     objects_of,
     strings_of,
 )
 from aegis.policy.dataflow.forms import dates_of, is_relative, shape_of
-from aegis.policy.dataflow.licence import shortfall
+from aegis.policy.dataflow.licence import FlowCall, is_licensed
+from aegis.policy.dataflow.orders import MAX_SPANS
 from aegis.policy.dataflow.reading import (
     HEADLINE,
     INSTRUCTION,
-    MAX_SPANS,
     NAMED,
     SECRET,
     STRUCTURED,
@@ -51,13 +46,13 @@ Delegation = Literal["never", "grant", "typed"]
 MAX_FOUND: Final = 32  # findings of one call
 _QUIET: Final = frozenset({"read"})
 _LEAVING: Final = frozenset(
-    {"send", "post", "pay", "share", "book", "create", "modify", "fetch", "execute", "member", "other"}
+    {"send", "post", "pay", "share", "account", "book", "create", "modify", "fetch", "execute", "member", "other"}
 )
-_FIRST: Final = frozenset({"pay", "share", "member"})
 # Names inside of one's own house: held where an instruction names them, or nothing that was read does.
 _SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("id", "member"), ("id", "delete")})
 # A document that is asked for one such value and has two gives none.
 _SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
+_SAID_ONCE: Final = _SINGLE | {"email"}  # who says one of these leaves no other to a document
 _NUMBERED: Final = frozenset({"account", "card", "phone"})
 _MANY: Final = frozenset(
     {
@@ -76,61 +71,12 @@ _MANY: Final = frozenset(
     }
 )
 _SHORT: Final = 160  # characters of an argument that names something
-_WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
-_UNKNOWN: Final = frozenset({"other", "read"})
-_FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
 _NAMING: Final = 5  # blanks of one
 _TELLING: Final = frozenset({"send", "post"})
 _NO_TARGETS: Final = frozenset({"read", "fetch"})
-_BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay"})
+_BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay", "other"})
 _LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a thing
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
-
-
-class FlowCall(Struct, frozen=True, kw_only=True):
-    """One call as the steps see it."""
-
-    tool: str
-    arguments: Mapping[str, Any]
-    flow: ToolFlow
-    leaves: bool = False  # whether the facts show that something is sent
-    hands_off: bool = False  # whether another agent of the session goes on, which knows what this one read
-
-    @property
-    def does(self) -> Does:
-        """What the tool does, declared or by its name; who hands off tells another agent, and does nothing yet."""
-        if self.hands_off and self.flow.does is None:
-            return "read"
-        return self.flow.does or does_with(self.tool, self.arguments)
-
-    @property
-    def is_risky(self) -> bool:
-        """Whether such a deed has to be asked for by its own verbs."""
-        deed = lexicon().deeds.get(self.does)
-        return deed is not None and deed.risky
-
-
-def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
-    """Whether the user's words ask for a deed like this call: a risky one by their verbs, else by the matcher."""
-    return not licence_of(call, words)
-
-
-def licence_of(call: FlowCall, words: TrustedWords) -> float:
-    """How far a call is from what the user's words ask for, 0 (they do) to 1."""
-    needed = licence_needed(call, words)
-    if needed is None:
-        return 1.0
-    return min(1.0, shortfall(words, call.tool, call.does, call.arguments, needed) / _FAR) if needed else 0.0
-
-
-def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
-    """The name of the score that a call needs: empty where its verbs were said, `None` where only they would do."""
-    does = call.does
-    if words.asks_for(does, objects_of(call.tool)):
-        return "made" if does in _WIDE else ""
-    if call.is_risky:
-        return None
-    return does if does in _UNKNOWN else "known"
 
 
 class FlowFinding(NamedTuple):
@@ -226,7 +172,7 @@ class _Judging:
         return end - start >= len(text.strip()) - 2
 
     def _sink(self, one: ArgumentText, kind: ValueKind, normal: str) -> None:
-        if not normal or self._is_fine(one, kind, normal, first=self.does in _FIRST):
+        if not normal or self._is_fine(one, kind, normal, first=self.call.gives):
             return
         origins = self._origins(kind, normal)
         place = "it stands in nothing that was said or read"
@@ -250,11 +196,21 @@ class _Judging:
             return any(_is_own(origin) for origin in clean)
         if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
             return True
-        if self.delegation == "typed" and words is not None and clean and len(clean) == len(origins):
+        is_clean = bool(clean) and len(clean) == len(origins)
+        if self.delegation == "typed" and words is not None and is_clean and self._is_open(words, kind, normal):
             if kind == "person" and self._asks_for_many() and all(map(_is_own, clean)):
                 return True  # everybody was asked for, and each stands on a line or in a field by itself
             return any(origin.flags & NAMED and self._is_only(origin, kind) for origin in clean)
         return False
+
+    def _is_open(self, words: TrustedWords, kind: ValueKind, normal: str) -> bool:
+        """Whether the user asks for this deed in so many words, and left it to a document to say where it goes."""
+        call = self.call
+        if not words.asks_for(self.does, objects_of(call.tool)) and not words.orders(name_words(call.tool)[:1]):
+            return False
+        if kind == "url" and "?" in normal and words.said.isdisjoint(lexicon().deeds["fetch"].pages):
+            return False  # such an address can carry something out
+        return not (kind in _SAID_ONCE and words.names_some(kind) and not self._asks_for_many())
 
     def _is_linked(self, normal: str, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether a page is fetched whose address stands, as it is, in a document that the user named for its links.
@@ -330,6 +286,8 @@ class _Judging:
                 rule, message = "other-thing", "the user named another thing of this form"
             elif self.does == "book" and not any(map(_is_own, origins)) and self._is_booked(one):
                 rule, message = "other-thing", "what is booked stands in nothing that was said or read"
+            elif self.does in _BINDING and not any(map(_is_own, origins)) and self._is_reference(one):
+                rule, message = "unknown-thing", "what the call refers to is in no request, field or line of its own"
             else:
                 continue
             if words.covers(text) or self._granted(one, "text", origins):
@@ -356,6 +314,15 @@ class _Judging:
         parts = [part for part in tokens(one.value.casefold()) if len(part) > 1]
         said = frozenset() if self.view.words is None else self.view.words.said
         return bool(held - lexicon().deeds["book"].any) and sum(part in said for part in parts) * 2 < len(parts)
+
+    def _is_reference(self, one: ArgumentText) -> bool:
+        """Whether an argument refers to something that must be known before: an agent makes up no number of one."""
+        text, words = one.value.strip(), name_words(one.name)
+        said = frozenset() if self.view.words is None else self.view.words.said
+        if not text or " " in text or text.casefold() in lexicon().defaults or said.issuperset(tokens(text.casefold())):
+            return False
+        by_name = bool(words) and words[-1] in lexicon().references
+        return by_name or (bool(shape_of(text)) and not frozenset(objects_of(self.call.tool)).isdisjoint(words))
 
     def _is_elsewhere(self, words: TrustedWords, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether the user's names stand in other records of the lists that hold this value, and in none of its own."""

@@ -1,4 +1,4 @@
-"""Whether a call is like what a user asked for: a small trained matcher over counts, which holds no word of anybody.
+"""Whether a user asked for a call: by the verbs of the deed, else by a small trained matcher over counts.
 
 What a call passes is looked for in the user's words as it is, and in the forms in which people say it: dates, times of
 day, numbers in words, percentages, endings of words.
@@ -12,16 +12,75 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
-from aegis.policy.dataflow.declare import Does, name_words, objects_of, strings_of
+from msgspec import Struct
+
+from aegis.policy.dataflow.declare import Does, ToolFlow, does_with, name_words, objects_of, strings_of
 from aegis.policy.dataflow.forms import forms_of, read_table
 from aegis.policy.dataflow.values import tokens
-from aegis.policy.dataflow.words import TrustedWords, root, same_things
+from aegis.policy.dataflow.words import TrustedWords, lexicon, root, same_things
 
 MAX_VALUES: Final = 64  # of one call that are counted
 _LONGEST: Final = 160  # characters of a value that can be in a user's words
 _MAX_PARTS: Final = 256  # words of a call's values
 _LONG: Final = 4  # letters of a word that is none of the little ones
 _CLOCK: Final = 8  # characters of a time of day
+_FIRST: Final = frozenset({"pay", "share", "member"})
+_WIDE: Final = frozenset({"create", "modify"})  # whose verbs are in most requests
+_UNKNOWN: Final = frozenset({"other", "read"})
+_FAR: Final = 3.0  # of the matcher's score below what is needed: nothing of the call is in the words
+
+
+class FlowCall(Struct, frozen=True, kw_only=True):
+    """One call as the steps see it."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    flow: ToolFlow
+    leaves: bool = False  # whether the facts show that something is sent
+    hands_off: bool = False  # whether another agent of the session goes on, which knows what this one read
+
+    @property
+    def does(self) -> Does:
+        """What the tool does, declared or by its name; who hands off tells another agent, and does nothing yet."""
+        if self.hands_off and self.flow.does is None:
+            return "read"
+        return self.flow.does or does_with(self.tool, self.arguments)
+
+    @property
+    def gives(self) -> bool:
+        """Whether somebody gets money or access by it; who takes it away again gives nothing."""
+        return self.does in _FIRST and lexicon().deeds[self.does].takes.isdisjoint(name_words(self.tool)[:1])
+
+    @property
+    def is_risky(self) -> bool:
+        """Whether such a deed has to be asked for by its own verbs."""
+        deed = lexicon().deeds.get(self.does)
+        return deed is not None and deed.risky
+
+
+def is_licensed(call: FlowCall, words: TrustedWords) -> bool:
+    """Whether the user's words ask for a deed like this call: a risky one by their verbs, else by the matcher."""
+    return not licence_of(call, words)
+
+
+def licence_of(call: FlowCall, words: TrustedWords) -> float:
+    """How far a call is from what the user's words ask for, 0 (they do) to 1."""
+    needed = licence_needed(call, words)
+    if needed is None:
+        return 1.0
+    return min(1.0, shortfall(words, call.tool, call.does, call.arguments, needed) / _FAR) if needed else 0.0
+
+
+def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
+    """The name of the score that a call needs: empty where its verbs were said, `None` where only they would do."""
+    does = call.does
+    if words.asks_for(does, objects_of(call.tool)):
+        return "made" if does in _WIDE else ""
+    if call.is_risky:
+        return None
+    if does != "read" and words.orders(name_words(call.tool)[:1]):
+        return "made"
+    return does if does in _UNKNOWN else "known"
 
 
 @cache

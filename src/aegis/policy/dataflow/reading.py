@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +17,8 @@ from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
+from aegis.policy.dataflow.forms import shape_of
+from aegis.policy.dataflow.orders import MAX_SPANS, names_in, spans_of
 from aegis.policy.dataflow.values import (
     JoinedTexts,
     TypedValue,
@@ -31,7 +33,6 @@ from aegis.policy.dataflow.words import TrustedWords
 
 MAX_VALUES: Final = 4_096  # of a session: with the other caps, what results of any size can make us keep
 MAX_DOCUMENTS: Final = 512
-MAX_SPANS: Final = 256
 MAX_SHINGLES: Final = 16_384
 MAX_OF_RESULT: Final = 1_024  # values of one result
 MAX_READ: Final = 262_144  # characters of one result: beyond it the session is saturated
@@ -40,10 +41,8 @@ MAX_LINES: Final = 1_024  # lines of one text that are values by themselves
 _SPAN_WORDS: Final = 48
 _SPAN_NAMES: Final = 16
 _LONGEST_NAME: Final = 40  # characters of a field's name in a text
-_SPAN_CHARS: Final = 240
-_SPAN_LEAST: Final = 12  # characters of a text that can tell somebody to do something
-# Of every ASCII character itself where it can stand in a name, else a blank.
-_NAMING: Final = "".join(chr(code) if chr(code).isalnum() or chr(code) in "_-" else " " for code in range(128))
+_CELL: Final = Lazy(r"[,;|\t]")
+_MAX_CELLS: Final = 16  # of one line
 _SHORT: Final = 96  # characters of a field that is a value and no text
 _FEW: Final = 6  # words of one
 _ACCOUNTS: Final = 9_999_999  # numbers above it can be accounts
@@ -56,22 +55,6 @@ INSTRUCTION: Final = 8  # inside of what reads like an instruction
 SECRET: Final = 16
 HEADLINE: Final = 32  # a short field that people write, such as a title, as a whole
 
-# Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
-_ORDER: Final = Lazy(
-    r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
-    r"|don't forget|remember to|instead|ignore|before you|important|urgent|to-?do|task|instruction|new goal"
-    r"|your goal)\b"
-    r"|\b(?:note|notice|message|attention)(?: to| for|:)? (?:the |all |any |our )?"
-    r"(?:assistants?|ai|agents?|bots?|models?)\b"
-    r"|(?:^|[.,;:!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
-    r"(?:send|forward|transfer|pay|wire|delete|remove|create|invite|add|share"
-    r"|visit|open|click|update|change|modify|reset|set|book|reserve|make|post|publish|email|mail|write|get|give|buy"
-    r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use|submit|append|move|rename)\s"
-    # In the middle of a line, where a text was put behind another one without a full stop.
-    r"|(?-i:\b(?:Send|Forward|Transfer|Pay|Delete|Remove|Create|Invite|Add|Share|Visit|Update|Change|Reset|Book|Reserve"
-    r"|Make|Post|Publish|Email|Write|Give|Buy|Cancel|Grant|Upload|Get|Read)"
-    r" (?:the|a|an|all|any|my|your|this|that|every|it|him|her|them)\b))"
-)
 _WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
 _BITS: Final = 2**64 - 1
 _SECRET_NAMES: Final = frozenset({
@@ -297,7 +280,7 @@ class _Taking:
                 if not flags & STRUCTURED and isinstance(leaf[0], str)
             ]
         )
-        spans = {text: one for text, one in zip(prose, _spans_of(JoinedTexts(list(prose))), strict=True) if one}
+        spans = {text: one for text, one in zip(prose, spans_of(JoinedTexts(list(prose))), strict=True) if one}
         values = self.values
         for (value, path, _), flags in zip(self.leaves, flagged, strict=True):
             if not isinstance(value, str):
@@ -340,10 +323,12 @@ class _Taking:
                     name, said = _line_value(line)
                     place = f"{path}/{_token(name)}" if name and is_prose_name(name) else path
                     self.named(said, place, flags & ~HEADLINE)
+                    for cell in _cells_of(line):
+                        self.named(cell, path, flags & ~HEADLINE)
         for start, end in spans[: MAX_SPANS - len(self.spans)]:
             span = text[start:end]
             self.spans.append(span)
-            for name in islice(_names_in(span), _SPAN_NAMES):
+            for name in islice(names_in(span), _SPAN_NAMES):
                 self.named(name, path, (flags & ~HEADLINE) | INSTRUCTION)
 
     def named(self, text: str, path: str, flags: int) -> None:
@@ -377,23 +362,6 @@ def _in_text(text: str, found: Sequence[TypedValue]) -> list[_InText]:
     ]
 
 
-def _names_in(text: str) -> Iterator[str]:
-    """What is written like a name, with a capital letter, or like an identifier, with a digit."""
-    if not text.isascii():
-        text = text.encode("ascii", "replace").decode()
-    for word in text.translate(_NAMING).split():
-        if word.isalpha() and word.islower():
-            continue
-        word = word.lstrip("-")
-        if any(map(str.isdigit, word)):
-            yield word
-            continue
-        # Letters alone: from the first capital on that begins the word or stands behind a hyphen.
-        at = next((at for at, char in enumerate(word[:-1]) if char.isupper() and (not at or word[at - 1] == "-")), None)
-        if at is not None:
-            yield word[at:]
-
-
 def _line_value(line: str) -> tuple[str, str]:
     """The name that a line of a list or of `name: value` begins with, if any, and what it says."""
     plain = line.strip(" \t>*\u2022-")
@@ -401,6 +369,11 @@ def _line_value(line: str) -> tuple[str, str]:
     if not (sign and value and len(name) <= _LONGEST_NAME):
         name, value = "", plain
     return name, value.strip("\"',; ")
+
+
+def _cells_of(line: str) -> list[str]:
+    """The identifiers among the cells of a line of a table."""
+    return [cell for part in _CELL.split(line, _MAX_CELLS) if shape_of(cell := part.strip(" \"'"))]
 
 
 def _label_at(text: str, at: int) -> str:
@@ -425,7 +398,8 @@ def is_prose_name(name: str) -> bool:
 def _named_so(name: str) -> tuple[int, bool]:
     """Whether a field's own name says that it is kept secret, and that people write what they like into it."""
     words = name_words(name)
-    return 0 if _SECRET_NAMES.isdisjoint(words) else SECRET, not _PROSE.isdisjoint(words)
+    is_prose = not _PROSE.isdisjoint(words) and words[-1] not in _NUMBERS
+    return 0 if _SECRET_NAMES.isdisjoint(words) else SECRET, is_prose
 
 
 _PROSE: Final = frozenset({
@@ -433,6 +407,7 @@ _PROSE: Final = frozenset({
     "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
     "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
 })  # fmt: skip
+_NUMBERS: Final = frozenset({"id", "ids", "uuid", "number", "code", "count", "at", "date", "time"})  # of a `review_id`
 _HEADLINES: Final = frozenset({"title", "subject", "name", "label", "status", "reference"})
 
 
@@ -460,26 +435,6 @@ def read_result(value: Any, key: bytes, flow: ToolFlow, trust: Trust | None = No
         saturated=taking.saturated,
         text=taking.text or (bool(taking.values) and taking.trust != "trusted"),
     )
-
-
-def _spans_of(joined: JoinedTexts) -> list[list[tuple[int, int]]]:
-    """Where each text reads like an order: from its sign on, some sentences."""
-    spans: list[list[tuple[int, int]]] = [[] for _ in joined.texts]
-    if joined.is_plain:
-        for number, start, _ in joined.matches(_ORDER):
-            _begin(spans[number], joined.texts[number], start)
-    else:
-        for found, text in zip(spans, joined.texts, strict=True):
-            for match in _ORDER.finditer(text):
-                _begin(found, text, match.start())
-                if len(found) >= MAX_SPANS:
-                    break
-    return spans
-
-
-def _begin(found: list[tuple[int, int]], text: str, start: int) -> None:
-    if len(text) >= _SPAN_LEAST and len(found) < MAX_SPANS and (not found or start >= found[-1][1]):
-        found.append((start, min(len(text), start + _SPAN_CHARS)))
 
 
 def shingles(key: bytes, text: str) -> list[int]:

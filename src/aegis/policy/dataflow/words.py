@@ -27,6 +27,8 @@ _NAME: Final = Lazy(
 _MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
 _BEFORE_NOUN: Final[frozenset[str]] = frozenset(ENGLISH["before_nouns"])
 _NOUNS: Final[frozenset[str]] = frozenset(ENGLISH["nouns"])
+_BEFORE_ORDER: Final[frozenset[str]] = frozenset(ENGLISH["before_orders"])
+_PRONOUNS: Final[frozenset[str]] = frozenset(ENGLISH["pronouns"])  # in whose sentence that before it is spoken of
 
 
 class DeedWords(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class DeedWords(Struct, frozen=True, kw_only=True):
     goods: frozenset[str] = frozenset()  # objects only for tools whose names have a word for the same
     pages: frozenset[str] = frozenset()  # words by which a user speaks of addresses that a document holds
     any: frozenset[str] = frozenset()  # words of tools' names that name no single thing
+    takes: frozenset[str] = frozenset()  # verbs of tools' names that take away what the deed gives
 
 
 class Lexicon(Struct, frozen=True, kw_only=True):
@@ -49,6 +52,8 @@ class Lexicon(Struct, frozen=True, kw_only=True):
     deeds: dict[str, DeedWords]
     objects: dict[str, frozenset[str]]
     sinks: tuple[tuple[ValueKind, tuple[tuple[str, ...], ...], frozenset[str]], ...]
+    references: frozenset[str]
+    defaults: frozenset[str]
 
 
 @cache
@@ -71,6 +76,7 @@ def lexicon() -> Lexicon:
                 goods=frozenset(one.get("goods", ())),
                 any=frozenset(one.get("any", ())),
                 pages=frozenset(one.get("pages", ())),
+                takes=frozenset(one.get("takes", ())),
             )
             for name, one in value["deeds"].items()
         },
@@ -78,6 +84,8 @@ def lexicon() -> Lexicon:
         sinks=tuple(
             (one["is"], tuple(map(tuple, one["names"])), frozenset(one.get("does", ()))) for one in value["sinks"]
         ),
+        references=frozenset(value["references"]),
+        defaults=frozenset(value["defaults"]),
     )
 
 
@@ -113,8 +121,10 @@ class TrustedWords:
         own = same_things(named) | frozenset(named)
         things = own if deed.same_object else frozenset[str]()
         beside = things or (deed.objects | deed.goods & own) or own
+        before: frozenset[str] = frozenset()
         for sentence in self.sentences:
-            words = frozenset(sentence)
+            words = frozenset(sentence) | frozenset(map(stem, sentence))
+            words, before = words if words.isdisjoint(_PRONOUNS) else words | before, words
             for at, word in enumerate(sentence):
                 root = stem(word)
                 if (
@@ -127,17 +137,31 @@ class TrustedWords:
                     return True
         return False
 
+    def orders(self, verb: tuple[str, ...]) -> bool:
+        """Whether some sentence has this verb where an order has its own: at its beginning, or behind `please`."""
+        wanted = {stem(one) for one in verb}
+        return any(
+            stem(word) in wanted and (not at or sentence[at - 1] in _BEFORE_ORDER)
+            for sentence in self.sentences[:_MAX_MATCHED]
+            for at, word in enumerate(sentence)
+        )
+
     def says(self, kind: ValueKind, normal: str) -> bool:
         """Whether the user named this value."""
         family = families(kind)
         if f"{family}{normal}" in self.values:
             return True
         if family == "u":
-            host = host_of(normal)
-            return host in self.hosts
+            if "." not in normal and "/" not in normal:  # the name of a machine looks like any word
+                return f" {_plain(normal)} " in self.text
+            return host_of(normal) in self.hosts
         if family == "t":
             return len(normal) > 0 and f" {_plain(normal)} " in self.text
         return False
+
+    def names_some(self, kind: ValueKind) -> bool:
+        """Whether the user named any value of the kind."""
+        return any(value.startswith(families(kind)) for value in self.values)
 
     def covers(self, text: str) -> bool:
         """Whether most words of a short text are the user's own."""

@@ -10,7 +10,8 @@ from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Effect, Outcome, Reason, Risk, Verdict
 from aegis.policy.dataflow.declare import Sensitivity
 from aegis.policy.dataflow.drift import EmbeddingEndpoint, stray_of, tool_text
-from aegis.policy.dataflow.judge import Delegation, FlowCall, FlowFinding, judge_flow
+from aegis.policy.dataflow.judge import Delegation, FlowFinding, judge_flow
+from aegis.policy.dataflow.licence import FlowCall
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.guards.base import Case
 
