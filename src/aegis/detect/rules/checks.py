@@ -35,7 +35,6 @@ from aegis.detect.rules.secrets import (
     is_placeholder,
     is_secret,
     is_usual,
-    secret_words,
 )
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
@@ -306,9 +305,7 @@ def jwt(text: str) -> bool:
     header = _json(head)
     if header is None:
         return _decoded(head).startswith(b"eyJ")  # encoded twice
-    payload, _, signature = rest.partition(".")
-    if signature in secret_words().published:
-        return False
+    payload = rest.partition(".")[0]
     return (
         isinstance(header, dict)
         and ("alg" in header or "typ" in header)
