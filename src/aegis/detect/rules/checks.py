@@ -14,8 +14,28 @@ from typing import Final
 import orjson
 
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
-from aegis.detect.rules.mentions import acted, addressed, cast, chained, ordered, resets, spoken
-from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
+from aegis.detect.rules.mentions import (
+    acted,
+    addressed,
+    asks_innards,
+    cast,
+    chained,
+    ordered,
+    resets,
+    runs_remote,
+    spoken,
+    takes,
+    unbinds,
+)
+from aegis.detect.rules.secrets import (
+    assigned,
+    guess,
+    is_other,
+    is_placeholder,
+    is_secret,
+    is_usual,
+    secret_words,
+)
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
@@ -285,7 +305,9 @@ def jwt(text: str) -> bool:
     header = _json(head)
     if header is None:
         return _decoded(head).startswith(b"eyJ")  # encoded twice
-    payload = rest.partition(".")[0]
+    payload, _, signature = rest.partition(".")
+    if signature in secret_words().published:
+        return False
     return (
         isinstance(header, dict)
         and ("alg" in header or "typ" in header)
@@ -348,7 +370,13 @@ def spelled(text: str) -> bool:
 TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
 
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
-SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {"addressed": addressed}
+SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {
+    "addressed": addressed,
+    "asks_innards": asks_innards,
+    "runs_remote": runs_remote,
+    "takes": takes,
+    "unbinds": unbinds,
+}
 
 # Checks that read the whole match, name and all, beside its first group.
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}

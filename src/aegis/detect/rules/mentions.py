@@ -11,17 +11,21 @@ from typing import Final
 import re2
 
 from aegis.core.patterns import Lazy
-from aegis.detect.rules.orders import find_order, is_order
+from aegis.detect.rules.orders import find_order, find_parts, is_order
 
 _MENTION: Final = Lazy(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
     r"enters?|detect\w*|texts?|strings?|words?|tricks?|called|contains?|jailbreak\w*|malicious|quot(?:es?|ed)|tests?|"
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
-    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*)\b[^.!?\n]{0,60}$"
+    r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*|translat\w*|(?:ü|u)bersetz\w*|traduc\w*|traduz\w*|vertaal\w*|"
+    r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$|"
+    r"[\"'»”“’][.?!]?\s*(?:->|=>|→|—|=|:)\s*$|(?i)\b(?:quiz|trainings?|exercise|schulung|which of these)\b[^\n]{0,120}$"
 )
 _MENTIONED: Final = Lazy(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
-    r"is (?:an?|one) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the))\b"
+    r"is (?:an?|one|this) |are |malicious|threats?|into (?:a|the)|in (?:white|a|the)|se dit|hei(?:ß|ss)t|means|"
+    r"translates?|auf (?:deutsch|englisch))\b|^\s*,\s*\"?(?:refus\w*|block\w*|den(?:y|ied)|"
+    r"unsafe|true|false|label\w*)\b|^\s*(?:->|=>|→|—)\s*[\"«„“']|^[^.!?\n]{0,12}(?:的英文|的意思|之类|是什么意思|などの|と訳)"
 )
 # What somebody knew of a subject, as advertisements say it, and no assistant's knowledge of itself.
 _KNOWN: Final = Lazy(
@@ -42,6 +46,12 @@ _OF_A_MODEL: Final = Lazy(
 _BARE: Final = Lazy(
     r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
     r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
+)
+# Orders of a day, and orders that stand in a text which is only to be read.
+_DATED: Final = Lazy(r"(?i)^\s+(?:of|from|dated)\s+(?:the\s+)?\d")
+_IN_A_TEXT: Final = Lazy(
+    r"(?i)^\s+(?:(?:that|which)\s+(?:are|is|appear\w*|occur\w*|stand\w*)\s+)?(?:found\s+|contained\s+|embedded\s+|hidden\s+)?"
+    r"(?:in(?:side)?|within|from|of)\s+(?:the|this|these|that|any|a|an|it|them|user|web|tool|retrieved|untrusted)\b"
 )
 _PLAIN: Final = Lazy(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
 _THEN_SAID: Final = Lazy(
@@ -82,6 +92,8 @@ _LISTED: Final = Lazy(
     r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
 _NAMED: Final = Lazy(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
+# A mark of a dialogue that is named, without quotes.
+_NAMES_A_MARK: Final = Lazy(r"(?i)\b(?:such as|like|e\.g\.|tags?|tokens?|marks?|markers?|called|detects?)[,:\s]*$")
 _QUOTES: Final[Mapping[str, str]] = {
     '"': '"',
     "'": "'",
@@ -99,7 +111,7 @@ _LONGEST_QUOTE: Final = 160
 def spoken(text: str, start: int, end: int) -> bool:
     """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    if _OBLIGED.search(before) is not None:
+    if _OBLIGED.search(before) is not None or (found.lstrip()[:1] in "<[" and _NAMES_A_MARK.search(before) is not None):
         return False
     known = _KNOWN.search(after)
     if known is not None and _OF_ITSELF.search(known.group()) is None:
@@ -122,6 +134,7 @@ def quoted(text: str, start: int, end: int) -> bool:
     """Whether an order is only quoted, in a sentence about such orders."""
     before, after = text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
     found = text[start:end]
+    ends = len(found.rstrip(".!\"'`"))  # what is found may take the mark with it that closes the quote
     # The nearest quote that opens before it, or with it, and where that closes.
     whole, at = before + found + after, len(before)
     opened = max((match.start(1) for match in _OPENS.finditer(whole[: at + 1])), default=-1)
@@ -130,11 +143,31 @@ def quoted(text: str, start: int, end: int) -> bool:
     closing = _QUOTES[whole[opened]]
     closed = next((one.start() for one in re2.finditer(rf"{closing}(?:\W|$)", whole[opened + 1 :])), -1)
     quoted = whole[opened + 1 : opened + 1 + closed]
-    if closed < 0 or opened + 1 + closed < at + len(found) - 1 or len(quoted) > _LONGEST_QUOTE:
+    if closed < 0 or opened + 1 + closed < at + ends - 1 or len(quoted) > _LONGEST_QUOTE:
         return False
     if _NEW_SENTENCE.search(quoted) is not None:
         return False  # a whole text in quotes, as in JSON, and no phrase that is spoken of
     return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
+
+
+def takes(data: bytes) -> tuple[int, int] | None:
+    """Where a text has what is private sent away, as a span of bytes."""
+    return find_parts("takes", data, quoted)
+
+
+def runs_remote(data: bytes) -> tuple[int, int] | None:
+    """Where a text has code fetched and run without a word, as a span of bytes."""
+    return find_parts("runs_remote", data, quoted)
+
+
+def unbinds(data: bytes) -> tuple[int, int] | None:
+    """Where a text frees a model from its rules, as a span of bytes."""
+    return find_parts("unbinds", data, quoted)
+
+
+def asks_innards(data: bytes) -> tuple[int, int] | None:
+    """Where a text asks for what a model was told, as a span of bytes."""
+    return find_parts("asks_innards", data, quoted)
 
 
 def addressed(data: bytes) -> tuple[int, int] | None:
@@ -150,6 +183,10 @@ def resets(text: str, start: int, end: int) -> bool:
     found, before, after = text[start:end], text[:start], text[end:]
     if not spoken(text, start, end):
         return False
+    if _IN_A_TEXT.search(after) is not None and _OF_A_MODEL.search(found) is None:
+        return False
+    if _DATED.search(after) is not None:
+        return is_order(before, found, after)
     if (
         _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
         or _BARE.search(found) is not None
@@ -181,7 +218,10 @@ _OF_ORDERS: Final = Lazy(r"(?i)\b(?:orders|instruct\w*|commands?|rules?|prompts?
 
 
 def cast(text: str, start: int, end: int) -> bool:
-    """Whether a reader is given another role: not what a customer gets from now on, nor a job."""
+    """Whether a reader is given another role: not what a customer gets from now on, a job, or news of a subject."""
+    known = _KNOWN.search(text[end:])
+    if known is not None and _OF_ITSELF.search(known.group()) is None:
+        return False
     if _OFFICE.search(text[end:]) is not None:
         return False
     promised = _PROMISED.search(text[end:])
@@ -194,9 +234,15 @@ _REPORTED: Final = Lazy(
 )
 
 
+_WARNED: Final = Lazy(
+    r"(?i)\b(?:do\s+not|don't|never|refuse\s+to|must\s+not)\s+(?:ever\s+)?(?:follow|obey|act\s+on|execute|comply\s+with|trust)\b"
+)
+
+
 def acted(text: str, start: int, end: int) -> bool:
-    """Whether a role is to be played: not what people asked some model to do, as news tell it."""
-    return _REPORTED.search(text[:start]) is None
+    """Whether a role is to be played: not what people asked some model to do, as news tell it, or what is warned of."""
+    line = text[:start].rpartition("\n")[2] + text[start:end]
+    return _REPORTED.search(text[:start]) is None and _WARNED.search(line) is None
 
 
 _ALL_OF_THEM: Final = Lazy(

@@ -29,10 +29,29 @@ _CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
 _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
-ANCHORS: Final = ("machine", "helper", "actor", "secrecy", "reset")
-_READERS: Final = ANCHORS[:3]
-_BESIDE: Final = ("duty", "thing", "place", "amount", "secrecy", "person", "reset", "whole")
-_OF_WORTH: Final = frozenset({"thing", "place", "amount", "secrecy"})
+_MOST_PARTS: Final = 500  # the same, with the parts of an order that addresses nobody
+_ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
+ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards", "remote")
+_READERS: Final = _ADDRESSED[:3]
+_BESIDE: Final = (
+    "duty",
+    "thing",
+    "place",
+    "amount",
+    "steer",
+    "tells",
+    "secrecy",
+    "hush",
+    "person",
+    "reset",
+    "whole",
+    "beforehand",
+)
+_OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "tells", "secrecy"})
+_MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
+_OF_A_MACHINE: Final = frozenset(
+    {"serious", "place", "amount", "steer", "tells", "secrecy", "hush", "reading", "beforehand", "reset", "person"}
+)
 _END: Final = Lazy(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _FREE: Final = frozenset({"calling", "forbidden", "place", "amount"})  # kinds whose expressions bound themselves
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
@@ -47,8 +66,29 @@ _OF_A_NAME: Final = (
     b"$",
     b"\\",
 )  # beside a word that is part of a path or a name
+_HANDLE: Final = Lazy(rb"(?:^|[\s(])@$")  # `@assistant`
+_UTTERED: Final = Lazy(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
+# Languages whose verbs stand at the end forbid there.
+_FORBIDDEN_BEHIND: Final = Lazy(
+    r"[^。、，\n]{0,14}(?:てはな|てはいけ|ではな|しないこと|べきでは|면 안|지 ?(?:않|마|말)|नहीं|मत )".encode()
+)
+_SAID_BY_NO: Final = frozenset(
+    {"secrecy", "hush", "comply", "reset", "unbound"}
+)  # kinds that say themselves what not to do
+_SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
+_BLANKS: Final = Lazy(rb"[ \t]{2,}")
+_HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
 _CLAUSE: Final = Lazy(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
+
+
+class PartsOfOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of what an order that addresses nobody is made: where it is looked for, what it needs, what each part weighs."""
+
+    anchors: tuple[str, ...]
+    least: int
+    needs: tuple[str, ...]
+    weights: Mapping[str, int]
 
 
 class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +98,7 @@ class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     least: int
     needs: tuple[str, ...]
     weights: Mapping[str, int]
+    readings: Mapping[str, PartsOfOrder]
     words: Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
@@ -101,7 +142,7 @@ def pattern_of(kind: str, *, bounded: bool = True) -> str:
                 other.append(one)
             else:
                 (plain if letter.isascii() else accented).append(one)
-    parts = [rf"\b(?:{'|'.join(plain)})(?:\b|$|[\s.,;:!?])"] if plain else []
+    parts = [rf"\b(?:{'|'.join(sorted(plain, key=len, reverse=True))})(?:\b|$|[\s.,;:!?])"] if plain else []
     parts += [rf"(?:^|[\s\"'(\[«„—-])(?:{'|'.join(accented)})(?:$|[\s.,;:!?)])"] if accented else []
     return "|".join([*parts, *other])
 
@@ -131,11 +172,11 @@ def expanded(pattern: str) -> str:
 
 def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
     """Where a text orders a model about, as a span of bytes; `None` where it does not, or only `is_quoted` to."""
-    anchors, deeds = _compiled(*ANCHORS), _compiled("serious", "deed")
+    anchors, deeds = _compiled(*_ADDRESSED), _compiled("serious", "deed", "duty")
     at, windows, deed = 0, 0, -1
     while (anchor := anchors.search(data, at)) is not None:
         first, last = anchor.span()
-        at = max(last, first + _STEP)
+        at = last
         last -= data[last - 1 : last] in _BOUNDS
         start, end = max(0, first - _BEFORE), last + _AFTER
         if deed < start:
@@ -146,12 +187,14 @@ def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple
         if deed >= end:
             at = max(at, deed - _AFTER)
             continue
-        before, after = data[start:first].rpartition(b"\n\n")[2], data[last:end].partition(b"\n\n")[0]
+        before, after = _window(data[start:first], data[last:end])
         windows += 1
         if windows > MOST_WINDOWS:
             return first, last
         found = data[first:last]
-        if sum(features(before, found, after).values()) >= order_words().least:
+        said = features(before, found, after)
+        at = max(at, first + _STEP) if said else at
+        if sum(said.values()) >= order_words().least:
             head, body = before.decode("utf-8", "ignore"), found.decode("utf-8", "ignore")
             text = head + body + after.decode("utf-8", "ignore")
             if not is_quoted(text, len(head), len(head) + len(body)):
@@ -178,14 +221,28 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     past, lead = _lead(before)
     reader = next((kind for kind in _READERS if _compiled(kind).search(found) is not None), "")
     if reader:
-        if lead[-1:] in _OF_A_NAME or after[:1] in _OF_A_NAME[:4]:
+        if lead[-1:] == b"-" and own[:1] in b":," and own:
+            lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
+        if (
+            (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
+            or after[:1] in _OF_A_NAME[:4]
+            or (after[:1] in b"-#" and after[1:2].isdigit())
+        ):
             return {}
+        if _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+            return {}
+        if reader != "machine" and own[:1] == b":" and _SPEAKERS.search(before + after) is not None:
+            return {}  # who says a line of a talk
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
-        hailed = _compiled("greeting").search(lead[-_CALLED_WITHIN:]) is not None
-        if hailed or (calling is not None and not lead.strip(_OPENING)):
+        hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
+        told = own[:1] != b"," or _compiled("deed", "serious", "duty", "beforehand").match(own[1:].lstrip()) is not None
+        opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
+        toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
+        if hailed or toward or (calling is not None and not opening):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
-            direct = calling is not None and (hailed or own[:1] == b",") and not listed
+            plain = own[:1] in b":," and (own[:1] == b"," or b" " in found.strip() or b"-" in found)
+            direct = calling is not None and (hailed or toward or plain) and not listed
             said.add("hailed" if direct else "called")
         if _compiled("reading").search(lead + found + own) is not None:
             said.add("reading")
@@ -200,18 +257,89 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     else:
         asked = past + lead + found + own + further
     deed = "serious" if _asked("serious", asked) else "deed" if _asked("deed", asked) else ""
-    if not deed:
-        return {}
-    said.add(deed)
     near = lead + found + asked if reader else asked
     said.update(kind for kind in _BESIDE if _asked(kind, near))
-    if said.isdisjoint(words.needs) and not (reader and "secrecy" in said):
+    if deed:
+        said.add(deed)
+    elif said.isdisjoint({"steer", "tells"}) and not (reader and not said.isdisjoint({"duty", "hailed"})):
         return {}
-    if reader and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
+    if said.isdisjoint(_MEANT):
+        said.discard("tells")  # what a product says to people is told of everywhere
+    needed = said - {"hailed"} if reader in _READERS[1:] else said  # a person of a trade is called as well
+    if not reader:
+        enough = not needed.isdisjoint(_OF_WORTH - {"secrecy"} | {"serious"})
+    elif said.isdisjoint({"called", "hailed", "reading"}):
+        enough = "secrecy" in said or not needed.isdisjoint(words.needs)
+    else:
+        enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person", "hush"})
+    if not enough or (reader == "actor" and said.isdisjoint(_OF_A_MACHINE) and not _asked("vault", near)):
+        return {}
+    if reader and said.isdisjoint(_MEANT):
+        said.add("uncalled")
+    if (
+        reader
+        and "hailed" not in said
+        and _compiled("owned").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None
+    ):
         said.add("owned")
     if _compiled("told").search(before[-_TOLD_WITHIN:] + found + after[:_TOLD_WITHIN]) is not None:
         said.add("told")
+    if _compiled("leave").search(near) is not None:
+        said.add("leave")
+    if _compiled("inside").search(near) is not None:
+        said.add("inside")
+    if said.isdisjoint({"serious", "secrecy", "steer", "tells"}) and _compiled("work").search(near) is not None:
+        said.add("work")
     return {kind: words.weights[kind] for kind in said}
+
+
+def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
+    """Where the parts of an order that addresses nobody stand together, as a span of bytes.
+
+    They are looked for around each of its anchors, in that sentence and the two that follow.
+    """
+    reading = order_words().readings[name]
+    anchors, first_need = _compiled(*reading.anchors), _compiled(reading.needs[0])
+    at, windows, needed = 0, 0, -1
+    while (anchor := anchors.search(data, at)) is not None:
+        first, last = anchor.span()
+        at = max(last, first + _STEP)
+        last -= data[last - 1 : last] in _BOUNDS
+        start, end = max(0, first - _BEFORE), last + _AFTER
+        if needed < start:
+            beside = first_need.search(data, start)
+            if beside is None:
+                return None
+            needed = beside.start()
+        if needed >= end:
+            at = max(at, needed - _AFTER)
+            continue
+        windows += 1
+        if windows > _MOST_PARTS:
+            return first, last
+        before, after = _window(data[start:first], data[last:end])
+        own, further = _sentences(after)
+        near = _lead(before)[1] + data[first:last] + own + further
+        if not all(_asked(kind, near) for kind in reading.needs):
+            continue
+        said = {*reading.anchors, *(kind for kind in reading.weights if _asked(kind, near))}
+        if sum(reading.weights.get(kind, 0) for kind in said) >= reading.least:
+            head, body = before.decode("utf-8", "ignore"), data[first:last].decode("utf-8", "ignore")
+            if not is_quoted(head + body + after.decode("utf-8", "ignore"), len(head), len(head) + len(body)):
+                return first, last
+    return None
+
+
+def _window(before: bytes, after: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind a word in its paragraph, with one blank for many."""
+    before, after = before.rpartition(b"\n\n")[2], after.partition(b"\n\n")[0]
+    return _BLANKS.sub(b" ", before), _BLANKS.sub(b" ", after)
+
+
+@cache
+def _hails(kind: str) -> Any:
+    """What calls a reader, with an article and a word or two of what he does between."""
+    return re2.compile(rf"(?i)(?:{pattern_of(kind)})(?:[\s'’]*[\w-]+){{0,2}}[\s'’\"*_]*$".encode())
 
 
 def _sentences(after: bytes) -> tuple[bytes, bytes]:
@@ -234,6 +362,9 @@ def _asked(kind: str, text: bytes) -> bool:
     """Whether something is said in a text, and not forbidden in the same clause."""
     for match in _compiled(kind).finditer(text):
         clause = _CLAUSE.split(text[max(0, match.start() - _FORBIDDEN_WITHIN) : match.start()])[-1]
-        if not clause or _compiled("forbidden").search(clause) is None:
-            return True
+        if clause and _compiled("forbidden").search(clause) is not None:
+            continue
+        if kind not in _SAID_BY_NO and _FORBIDDEN_BEHIND.match(text[match.end() : match.end() + _FORBIDDEN_WITHIN]):
+            continue
+        return True
     return False
