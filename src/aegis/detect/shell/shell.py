@@ -17,7 +17,7 @@ from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
-from aegis.detect.resources import place_of
+from aegis.detect.resources import kept_at
 from aegis.detect.shell.catalogue import builtin_programs, command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
@@ -61,6 +61,7 @@ from aegis.detect.shell.words import (
     SENDERS,
     SHELLS,
     WRITERS,
+    place_of_text,
     statements,
 )
 
@@ -228,6 +229,7 @@ def _follow(
     facts.runs.extend(fed.runs)
     facts.written.extend(fed.written)
     facts.read.extend(fed.read)
+    facts.effects.extend(fed.effects)
     facts.programs.extend(program for program in fed.programs if program not in facts.programs)
     facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
     facts.too_long |= fed.unread
@@ -425,7 +427,10 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
+    text = place_of_text(name, args)
     for at, arg in enumerate(operands):
+        if at == text:
+            continue
         if at and args[at - 1] in _OUTPUTS:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
@@ -436,21 +441,17 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
                 facts.add("shell.reads-settings", command.text)
             continue
-        if _keeps_secrets(value):
-            facts.effects.append(ResourceEffect("read", "browser-data", "one", (value,), "", command.text[:_SHOWN]))
-            return
+        kept = kept_at(value)
+        if kept is not None and not is_secret_file(value):
+            facts.effects.append(ResourceEffect("read", kept, "one", (value,), "", command.text[:_SHOWN]))
+            if kept == "browser-data":
+                return
         posted = name in SENDERS and value != arg and is_account_file(value)
         if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
             facts.add("shell.reads-secret", command.text)
             if name in SENDERS:
                 facts.add("shell.sends-secret", command.text)
             return
-
-
-def _keeps_secrets(path: str) -> bool:
-    """Whether a file is what a browser keeps of its user."""
-    place = place_of(path) if "/" in path or "\\" in path else None
-    return place is not None and place.resource == "browser-data"
 
 
 _EDITORS: Final = of_kind("edits-in-place")
