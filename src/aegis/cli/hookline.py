@@ -8,7 +8,6 @@ error.
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import socket
@@ -77,7 +76,6 @@ def inside(argv: Sequence[str]) -> int | None:
         return None
     # Looking for plug-ins of pydantic reads a file of every installed package, and would have them see the settings.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    gc.disable()  # a tenth of the time is a search for garbage among modules that stay until this process ends
     try:
         from aegis.cli.hookwork import run_hook
 

@@ -80,6 +80,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
 def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     """The command lines, or the code, that do what a call does; nothing of a call that names no program."""
     program, deed = _program_of(tool)
+    if not program and len(arguments) < len(_OF_CLUSTER):  # most calls
+        return []
     members = {_plain(name): _Member(name, value) for name, value in arguments.items()}
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
         program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]

@@ -156,7 +156,7 @@ class SealedReader:
 class SealedTransaction(SealedReader):
     """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
 
-    __slots__ = ("_appended", "_before", "_put", "_seal")
+    __slots__ = ("_appended", "_before", "_epoch", "_put", "_seal")
 
     _inner: Transaction
 
@@ -165,6 +165,7 @@ class SealedTransaction(SealedReader):
         self._put = False
         self._appended: Head | None = None  # the head with its seal, as leaves were appended
         self._before = inner.head()
+        self._epoch = self._before.epoch
         self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
@@ -174,9 +175,8 @@ class SealedTransaction(SealedReader):
                 root, changed = self.tree().write()
                 self._seal = Seal(self._seal.changes + 1, root)
                 self._put, self._tree = False, None
-            epoch = inner.head().epoch
-            if head.epoch != epoch:
-                head = replace(head, epoch=epoch)
+            if head.epoch != self._epoch:
+                head = replace(head, epoch=self._epoch)
             head = self._appended = replace(
                 head, seal=self._store.sealer.sealed(head, self._seal.changes, self._seal.root)
             )
@@ -204,7 +204,8 @@ class SealedTransaction(SealedReader):
         return self._inner.erase_payload(index)
 
     def bump_epoch(self) -> int:
-        return self._inner.bump_epoch()
+        self._epoch = self._inner.bump_epoch()
+        return self._epoch
 
     def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
         raise StoreCorrupt("a sealed store seals itself")

@@ -295,7 +295,8 @@ class Scanner:
 
     def standing(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> list[int]:
         """The places of the patterns that can match in texts of ASCII that are lines of `together`, for `scan`."""
-        return list(self._standing(self._reported(together, surfaces), together, surfaces, settled))
+        found = self._reported(together, surfaces)
+        return list(self._standing(found, together, surfaces, settled)) if found else []
 
     def _reported(self, together: str, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
         """What the engines of `surfaces` report of `together`; those of a call's values where none is named."""

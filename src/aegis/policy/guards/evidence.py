@@ -41,6 +41,8 @@ class EvidenceGuard:
 
         What depends on a deferred call is deferred with it, and what depends on one that never ran is blocked.
         """
+        if not (case.facts.texts.unresolved or case.orphan or self._alone or case.dependence):
+            return _QUIET
         report = self._of_arguments(case)
         if case.dependence is None or report.outcome is Outcome.BLOCK:
             return report
