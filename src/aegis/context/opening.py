@@ -197,7 +197,7 @@ def _check_same(opened: SessionRecorded, served: MissionSession | None, said: Op
     manifest = None if said.tools is None or served is None else registry.manifest_digest(said.tools)
     for what, same in (
         ("task", opened.task == said.task),
-        ("owner", (opened.owner or "") == said.owner),
+        ("owner", not said.owner or opened.owner == said.owner),  # an agent that opens again need not know for whom
         ("parent", opened.parent == said.parent),
         ("mission", said.mission == (None if served is None else served.mission_id)),
         ("list of tools", manifest == (None if served is None else served.manifest)),

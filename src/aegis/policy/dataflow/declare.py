@@ -84,12 +84,14 @@ def does_of(tool: str) -> Does:
 
 
 def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
-    """`does_of`, where arguments tell more than the name: what is addressed is sent, what names a page fetches it."""
+    """`does_of`, where arguments tell more than the name: what is addressed is sent, what has a payee paid."""
     does = does_of(tool)
     if does in _VAGUE:
         held = {word for name in list(arguments)[:32] for word in name_words(name)}
         if held & _ADDRESSED and held & _WORDED:
             return "send"
+        if "amount" in held and held & _PAYEES:
+            return "pay"
         if does == "read" and held & _PAGED:
             return "fetch"
     return does
@@ -98,6 +100,7 @@ def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
 _VAGUE: Final = frozenset({"create", "other", "modify", "read"})
 _ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
 _WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
+_PAYEES: Final = frozenset({"iban", "payee", "beneficiary", "account", "wallet", "recipient"})
 _PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
 _READING: Final = frozenset({
     "get", "read", "list", "search", "find", "lookup", "query", "show", "view", "describe", "count", "check",

@@ -279,7 +279,7 @@ class _Judging:
             origins = self.view.origins("t", normalise("text", text))
             is_field = bool(origins) and all(origin.flags & (STRUCTURED | TRUSTED) for origin in origins)
             if is_field and not any(origin.flags & INSTRUCTION for origin in origins):
-                if self.does not in _BINDING or not self._is_elsewhere(words, origins):
+                if self.does not in _BINDING or self._asks_for_many() or not self._is_elsewhere(words, origins):
                     continue
                 rule, message = "other-record", "the user named another record of this list"
             elif (shape := shape_of(text)) and shape in words.forms.shapes:

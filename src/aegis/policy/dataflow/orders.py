@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from aegis.core.patterns import Lazy
+from aegis.policy.dataflow.forms import shape_of
 from aegis.policy.dataflow.values import JoinedTexts
 
 MAX_SPANS: Final = 256
@@ -20,6 +21,8 @@ _SPAN_LEAST: Final = 12  # characters of a text that can tell somebody to do som
 # Of every ASCII character itself where it can stand in a name, else a blank.
 _NAMING: Final = "".join(chr(code) if chr(code).isalnum() or chr(code) in "_-" else " " for code in range(128))
 
+_AROUND: Final = ".,;:!?\"'`()<>[]{}"
+_INSIDE: Final = frozenset("./:#@")
 # Where an instruction begins: an address to somebody, or a verb that orders at the beginning of a sentence.
 _ORDER: Final = Lazy(
     r"(?i)(?:\b(?:please|kindly|you (?:must|should|need to|have to|are required to)|make sure|be sure|do not forget"
@@ -74,6 +77,10 @@ def names_in(text: str) -> Iterator[str]:
     """What is written like a name, with a capital letter, or like an identifier, with a digit."""
     if not text.isascii():
         text = text.encode("ascii", "replace").decode()
+    for word in text.split():  # an identifier with a sign inside stands as a whole as well
+        word = word.strip(_AROUND)
+        if not _INSIDE.isdisjoint(word) and shape_of(word):
+            yield word
     for word in text.translate(_NAMING).split():
         if word.isalpha() and word.islower():
             continue

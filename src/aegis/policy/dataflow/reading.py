@@ -406,6 +406,8 @@ _PROSE: Final = frozenset({
     "note", "notes", "remark", "remarks", "comment", "comments", "description", "body", "content", "message", "text",
     "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
     "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
+    "abstract", "excerpt", "quote", "question", "answer", "reply", "transcript", "output", "log", "error", "overview",
+    "introduction", "motto", "slogan", "headline", "post", "clause", "complaint",
 })  # fmt: skip
 _NUMBERS: Final = frozenset({"id", "ids", "uuid", "number", "code", "count", "at", "date", "time"})  # of a `review_id`
 _HEADLINES: Final = frozenset({"title", "subject", "name", "label", "status", "reference"})
