@@ -27,6 +27,7 @@ from aegis.detect.rules.mentions import (
     takes,
     unbinds,
 )
+from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
@@ -360,7 +361,7 @@ def spelled(text: str) -> bool:
 TEXT_CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {"spelled": spelled}
 
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
-SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {
+SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "addressed": addressed,
     "asks_innards": asks_innards,
     "runs_remote": runs_remote,
