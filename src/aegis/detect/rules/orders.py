@@ -30,7 +30,7 @@ _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
 _SURE: Final = 2  # weight beyond the least from which an order is sure
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
-_MOST_PARTS: Final = 500  # the same, with the parts of an order that addresses nobody
+_MOST_PARTS: Final = 250  # the same, with the parts of an order that addresses nobody
 _ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
 ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards", "remote")
 _READERS: Final = _ADDRESSED[:3]
@@ -78,6 +78,9 @@ _SAID_BY_NO: Final = frozenset(
 )  # kinds that say themselves what not to do
 _SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
 _BLANKS: Final = Lazy(rb"[ \t]{2,}")
+_SENT_TO: Final = Lazy(
+    rb"(?i)^(?:the )?\w+ (?:to|for|of)\b"
+)  # `messages to the model` speaks of him, or calls him with a colon
 _HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
 _CLAUSE: Final = Lazy(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
@@ -236,11 +239,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     if reader:
         if lead[-1:] == b"-" and own[:1] in b":," and own:
             lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
-        if (
-            (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
-            or after[:1] in _OF_A_NAME[:4]
-            or (after[:1] in b"-#" and after[1:2].isdigit())
-        ):
+        if _is_name(lead, after):
             return {}
         if _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
             return {}
@@ -248,13 +247,14 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
             return {}  # who says a line of a talk
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
-        hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
+        greeted = _hails("greeting").search(lead[-_CALLED_WITHIN:])
+        hailed = greeted is not None and (calling is not None or _SENT_TO.search(greeted.group()) is None)
         told = own[:1] != b"," or _compiled("deed", "serious", "duty", "beforehand").match(own[1:].lstrip()) is not None
         opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
         toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
         if hailed or toward or (calling is not None and not opening):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
-            plain = own[:1] in b":," and (own[:1] == b"," or b" " in found.strip() or b"-" in found)
+            plain = told if own[:1] == b"," else own[:1] == b":" and (b" " in found.strip() or b"-" in found)
             direct = calling is not None and (hailed or toward or plain) and not listed
             said.add("hailed" if direct else "called")
         if _compiled("reading").search(lead + found + own) is not None:
@@ -285,7 +285,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         enough = "secrecy" in said or not needed.isdisjoint(words.needs)
     else:
         enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person", "hush"})
-    if not enough or (reader == "actor" and said.isdisjoint(_OF_A_MACHINE) and not _asked("vault", near)):
+    if not enough or (_is_a_person(reader, said) and not _asked("vault", near)):
         return {}
     if reader and said.isdisjoint(_MEANT):
         said.add("uncalled")
@@ -304,6 +304,22 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     if said.isdisjoint({"serious", "secrecy", "steer", "tells"}) and _compiled("work").search(near) is not None:
         said.add("work")
     return {kind: words.weights[kind] for kind in said}
+
+
+def _is_a_person(reader: str, said: set[str]) -> bool:
+    """Whether nothing tells a program from a person of the trade: an agent, or an assistant whom nobody calls."""
+    told_apart = reader == "machine" or (reader == "helper" and not said.isdisjoint(_MEANT))
+    return not told_apart and said.isdisjoint(_OF_A_MACHINE)
+
+
+def _is_name(lead: bytes, after: bytes) -> bool:
+    """Whether a word is part of a name, a path or a number of a model, or stands in marks as names do in code."""
+    return (
+        (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
+        or after[:1] in _OF_A_NAME[:4]
+        or (after[:1] in b"-.#" and after[1:2].isalnum())
+        or (lead[-1:] in b"\"'`" and after[:1] == lead[-1:])
+    )
 
 
 def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> Span | None:
