@@ -25,6 +25,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import yaml
+
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import AgentModel
 from aegis.behaviour.usual import COLLECTION, UsualCalls, model_key
@@ -277,6 +279,22 @@ def reasoned(folder: Path) -> Iterator[tuple[str, int, int, int]]:
         yield name, made, noted, held
 
 
+def stated() -> Iterator[tuple[str, str, int, int]]:
+    """Decide the calls of `reasoning.yaml` with their thoughts: by set, what they are, how many, and those held."""
+    sets = yaml.safe_load((Path(__file__).parent / "reasoning.yaml").read_text(encoding="utf-8"))
+    with TemporaryDirectory() as place:
+        gate = _place(Path(place) / "one", _OFF).gate
+        for name, kinds in sets.items():
+            for kind, calls in kinds.items():
+                held = 0
+                for one in calls:
+                    why = Reasoning(blocks=(ReasoningBlock(text=one["thought"]),))
+                    found = gate.decide(ToolCall(tool=one["tool"], arguments=one["arguments"], reasoning=why)).findings
+                    held += any(finding.guard == "reasoning" for finding in found)
+                yield name, kind, len(calls), held
+        gate.close()
+
+
 def _words_of(one: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The words that one call brings, by what is measured with them."""
     task = (one.get("context") or {}).get("user_task") or one["args"].get("thought")
@@ -414,6 +432,9 @@ def main() -> int:
         print("| collection | calls | noted | held |\n|---|---|---|---|")
         for row in reasoned(asked.reasoning):
             print("| " + " | ".join(map(str, row)) + " |")
+        print("\n| set | thoughts | calls | held |\n|---|---|---|---|")
+        for own in stated():
+            print("| " + " | ".join(map(str, own)) + " |")
         return 0
     if asked.cost:
         resident = memory(asked.cost)

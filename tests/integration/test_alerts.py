@@ -154,7 +154,7 @@ def test_what_is_critical_is_never_muted(gateway: Served, dana: Person, receiver
     refused = gateway.ask("POST", f"/v1/alerts/{one['id']}/mute", {"seconds": 3_600, "reason": "too loud"}, key="root")
     assert refused.status == 409
     soon(lambda: receiver.taken)
-    assert texts(receiver)[0].startswith("critical: kill")
+    assert texts(receiver)[0].startswith("critical: every agent was stopped")
 
 
 def test_where_nobody_looks_a_second_address_is_told(gateway: Served, dana: Person, receiver: Receiver) -> None:

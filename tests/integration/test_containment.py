@@ -20,7 +20,9 @@ from aegis.core.behaviour import BaselineRules
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
+from support.approvals import resolve
 from support.deployments import TOOLS, deployment
+from support.missions import desk
 from support.people import person
 from support.served import Served, served
 from support.shell import aegis, read_json
@@ -100,6 +102,11 @@ def test_what_conditions_would_have_done_is_told_and_nothing_changes(gateway: Se
     (one,) = found["items"]
     assert (one["of"], one["agent"], one["do"], one["calls"], one["had_run"]) == ("agent", "bot", "suspend", 1, 1)
     assert found["complete"]
+    assert gateway.ask("POST", "/v1/containment:replay", key="root").json["items"] == [], "by the conditions in force"
+    near = gateway.ask("GET", "/v1/agents/bot/behaviour", key="auditor").json["containment"][0]
+    assert (near["of"], near["subject"], near["counted"], near["needed"]) == (
+        "session", "bot/s-9", {"blocked": 3}, {"blocked": 5}
+    )  # fmt: skip
     assert gateway.ask("GET", "/v1/containment", key="root").json["items"] == []
     assert gateway.decide(session="s-9").json["decision"] == "allow"
 
@@ -178,8 +185,16 @@ def test_a_revoked_agent_is_restored_like_one_that_a_person_stopped(tmp_path: Pa
         assert place.gate.decide(READ).reason is Reason.REVOKED
         (row,) = read_json(aegis("agents", "list", "--home", home, "--json"))["items"]
         assert (row["state"], row["by"], row["reason"]) == ("revoked", "gate", "containment: 1 blocked within 3600 s")
+        (one,) = read_json(aegis("containment", "list", "--home", home, "--json"))["items"]
+        assert (one["agent"], one["do"], one["cause"]) == ("bot", "revoke", "1 blocked within 3600 s")
+        assert aegis("containment", "downstream", one["id"], "--home", home).returncode == 0
+        assert aegis("containment", "release", one["id"], "--home", home).returncode == 0
+        assert place.gate.decide(READ).outcome is Outcome.ALLOW
+        place.gate.decide(BAD)
         assert aegis("agents", "restore", "bot", "--home", home).returncode == 0
         assert place.gate.decide(READ).outcome is Outcome.ALLOW
+        told = read_json(aegis("containment", "test", "--home", home, "--json"))
+        assert [fired["do"] for fired in told["items"]] == ["revoke"]
     finally:
         place.close()
 
@@ -199,6 +214,24 @@ def test_a_suspended_tool_is_refused_to_everybody_and_a_suspension_ends_by_itsel
         assert not later.refuses(*key)
     finally:
         place.close()
+
+
+@pytest.mark.parametrize("measure", ["denied", "undecided"])
+def test_a_mission_is_contained_for_what_is_on_record_beside_its_calls(tmp_path: Path, measure: str) -> None:
+    """A person's no and an alarm name no mission: it is that of their session."""
+    place = desk(tmp_path / "home", f"containment: [{{when: {{{measure}: 1, within: 1h}}, of: mission, do: suspend}}]")
+    try:
+        place.open(place.delegate(place.issue(delegation={"depth": 1, "subjects": ["bot"]})))
+        assert place.call("read_file", path="/ws/a").outcome is Outcome.ALLOW
+        if measure == "denied":
+            held = place.call("hold_me", path="/ws/a")
+            assert held.approval is not None
+            resolve(place.gate, held.approval.id, "deny")
+        else:
+            place.gate.alarm("read_file", "s-1")
+        assert place.call("read_file", path="/ws/a").reason is Reason.REVOKED
+    finally:
+        place.home.close()
 
 
 def test_tallies_do_not_grow_with_calls_and_allowed_calls_write_none(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from aegis.bootstrap import Deployment
 from aegis.core.call import ToolCall
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.principal import Principal
 from support.approvals import resolve
 from support.deployments import TOOLS, deployment
 
@@ -44,7 +45,8 @@ def test_sessions_are_counted_apart_and_a_call_without_one_for_its_agent(place: 
         place.gate.decide(READ)
     assert place.gate.decide(replace(READ, session="s-2")).outcome is Outcome.ALLOW
     bare = replace(READ, session=None)
-    assert [place.gate.decide(bare).outcome for _ in range(4)][-1] is Outcome.REQUIRE_APPROVAL
+    keys = [Principal(id=f"key {number % 2}", roles=frozenset({"agent"}), agent="bot") for number in range(4)]
+    assert [place.gate.decide(bare, principal=one).outcome for one in keys][-1] is Outcome.REQUIRE_APPROVAL
 
 
 def test_a_repeat_of_one_call_is_no_loop(place: Deployment) -> None:

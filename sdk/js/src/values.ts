@@ -26,7 +26,7 @@ export const MESSAGES = {
   scope_violation: 'the call touches something outside of what this agent was sent to do',
   budget_exhausted: 'the budget for this kind of call is used up',
   rate_limited: 'too many calls in a short time; try again later',
-  revoked: 'this agent has been stopped by an operator',
+  revoked: 'this agent, its session or mission, or this tool has been stopped',
   insufficient_evidence: 'the call could not be evaluated as it stands; resolve every argument and try again',
   judge_rejected: 'a review of this call rejected it',
   judge_failed: 'the review of this call failed, so it was not made',

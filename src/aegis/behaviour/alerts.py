@@ -59,6 +59,8 @@ class AlertGroup(Struct, frozen=True, kw_only=True):
     @property
     def cause(self) -> str:
         """What it is about, in words."""
+        if self.action == "kill":
+            return "every agent was stopped by a person"
         named = f" ({', '.join(self.rules)})" if self.rules else ""
         who = f" of the agent `{self.agent}`" if self.agent else f" of the tool `{self.tool}`" if self.tool else ""
         return f"{self.action.replace('_', ' ').replace('-', ' ')}{named}{who}"

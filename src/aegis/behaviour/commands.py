@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
 from aegis.cli.output import Column, print_json, print_line, show_list, show_members
 from aegis.cli.remote import ask
 from aegis.core.receipt import receipt_ref
@@ -19,8 +19,8 @@ Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with th
 _COLUMNS: Final = (
     Column(title="ID", member="id"),
     Column(title="WHAT", member="of"),
+    Column(title="SUBJECT", member="subject"),
     Column(title="AGENT", member="agent"),
-    Column(title="SESSION", member="session"),
     Column(title="DONE", member="do"),
     Column(title="UNTIL", member="until"),
     Column(title="CAUSE", member="cause"),
@@ -85,13 +85,25 @@ def try_conditions(
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="only receipts from this time on")] = "",
     as_json: Json = False,
 ) -> None:
-    """Tell what the conditions of a configuration would have done over the log; nothing is changed."""
-    from aegis.cli.opening import api
+    """Tell what the conditions of a configuration, or those in force, would have done over the log.
 
-    text = b"version: 1\n" if config is None else Path(config).read_bytes()
-    query = f"?{urlencode({'since': since})}" if since else ""
-    with api(url, home, None) as door:
-        found = door.ask("POST", f"/v1/containment:replay{query}", api_key_of(key_file), text)
+    Nothing is changed.
+    """
+    from aegis.behaviour.replaying import would_have
+    from aegis.cli.opening import deployed
+    from aegis.config.text import text_of
+    from aegis.server.audit import moment
+
+    text = None if config is None else Path(config).read_bytes()
+    if url is not None:
+        query = f"?{urlencode({'since': since})}" if since else ""
+        found = ask(url, key_file, "POST", f"/v1/containment:replay{query}", text)
+    else:
+        begin = moment({"since": since} if since else {}, "since") or 0
+        with deployed(home) as place:
+            holder = place.gate.parts.policy
+            policy = holder.current if text is None else holder.check(text_of(text)).policy
+            found = would_have(place.gate.parts, policy.behaviour.containment, begin)
     if as_json:
         print_json(found)
         return
@@ -112,14 +124,19 @@ def list_reached(
     as_json: Json = False,
 ) -> None:
     """List the sessions that what something contained wrote has reached, with the way; `--do` contains them."""
-    from aegis.cli.opening import api
+    from aegis.behaviour.routes import behind, contain_behind
+    from aegis.cli.opening import deployed, operator
+    from aegis.core.times import system_clock
 
-    place = f"/v1/containment/{quote(contained, safe='')}/downstream"
-    with api(url, home, None) as door:
-        if does is None:
-            found = door.ask("GET", place, api_key_of(key_file))
-        else:
-            found = door.ask("POST", place, api_key_of(key_file), {"do": does, "reason": reason})
+    if url is not None:
+        path = f"/v1/containment/{quote(contained, safe='')}/downstream"
+        wish = None if does is None else {"do": does, "reason": reason}
+        found = ask(url, key_file, "GET" if does is None else "POST", path, wish)
+    else:
+        with deployed(home) as place:
+            found = behind(place.gate.parts, contained)
+            if does is not None:
+                place.gate.record(contain_behind(found, contained, does, reason, by=operator(), now=system_clock()))
     if as_json:
         print_json(found)
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -27,6 +27,13 @@ ATTACKS: Final = frozenset({
 _NOT_COUNTED: Final = frozenset({Reason.REVOKED.value, Reason.RATE_LIMITED.value, Reason.CONFLICT.value})
 _RULES: Final = itemgetter("rules")
 _QUIET: Final = frozenset({Outcome.ALLOW.word, Outcome.SANITIZE.word})
+
+
+class Caller(NamedTuple):
+    """Whose call a receipt is about: its principal, and the root of the missions that its session runs under."""
+
+    principal: str
+    mission: str = ""
 
 
 class Noted(Struct, frozen=True, kw_only=True):
@@ -69,20 +76,25 @@ class EventCounts(Struct, kw_only=True):
         return all(moment <= now - within.get(key, 0) for key, moment in newest.items())
 
 
-def may_count(members: Mapping[str, Any]) -> bool:
-    """Whether a receipt can count at all: most are of calls that were allowed, and cost nothing here."""
+def may_count(members: Mapping[str, Any], *, watched: bool = True) -> bool:
+    """Whether a receipt can count at all: most are of calls that were allowed, and cost nothing here.
+
+    `watched` says whether there are canaries that it can have touched.
+    """
     kind = members["kind"]
     if kind == "decision" and members["decision"] not in _QUIET:
         return True
     if kind in ("decision", "result"):
+        if not watched:
+            return False
         return CANARY_RULE in chain.from_iterable(map(_RULES, members["guards"]))
     if kind == "alarm":
         return members.get("action") != CASCADE  # it says that others were reached, and nothing of its agent
     return kind == "approval" and members.get("action") == "denied"
 
 
-def note(members: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], principal: str) -> Noted | None:
-    """What a receipt counts as; `principal` is whose call it is about. `None` where it counts as nothing."""
+def note(members: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], caller: Caller) -> Noted | None:
+    """What a receipt counts as; `caller` is whose call it is about. `None` where it counts as nothing."""
     kind, reason, action = members["kind"], members.get("reason", ""), members.get("action", "")
     measures: set[Measure] = set()
     if kind == "decision" and members["decision"] not in _QUIET:
@@ -104,7 +116,7 @@ def note(members: Mapping[str, Any], findings: Sequence[Mapping[str, Any]], prin
     return Noted(
         measures=frozenset(measures),
         receipt=members["receipt_id"],
-        subjects=_subjects(members, principal),
+        subjects=_subjects(members, caller),
         agent=members.get("agent", ""),
         session=members.get("session", ""),
         reason=reason,
@@ -118,15 +130,14 @@ def _risk(members: Mapping[str, Any]) -> Risk:
     return risk_of(members["risk"]) if "risk" in members else Risk.LOW
 
 
-def _subjects(members: Mapping[str, Any], principal: str) -> dict[ContainedBy, str]:
+def _subjects(members: Mapping[str, Any], caller: Caller) -> dict[ContainedBy, str]:
     found: dict[ContainedBy, str] = {}
     if members.get("agent"):
         found["agent"] = members["agent"]
     if members.get("session"):
-        found["session"] = session_subject(principal, members["session"])
-    lineage = members.get("lineage") or ([members["mission_id"]] if members.get("mission_id") else [])
-    if lineage:
-        found["mission"] = lineage[0]
+        found["session"] = session_subject(caller.principal, members["session"])
+    if caller.mission:
+        found["mission"] = caller.mission
     if members.get("tool"):
         found["tool"] = tool_subject(members.get("server"), members["tool"])
     return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 from msgspec import convert, structs, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.containing import EventCounts
+from aegis.behaviour.containing import Caller, EventCounts
+from aegis.context.sessions import key_of_session
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
 from aegis.core.outcome import Outcome, Reason
@@ -28,13 +29,17 @@ from aegis.gate.control import (
     contained_key,
     contained_of,
     list_contained,
+    list_stopped,
+    set_agent,
 )
 from aegis.gate.events import new_id
 from aegis.log.writer import Unit
+from aegis.missions import registry
 
 TALLIES: Final = "containment_tallies"
 GATE: Final = "gate"
 GUARD: Final = "containment"
+_BECAUSE: Final = "containment: "
 _STRENGTH: Final[Mapping[Containing, int]] = {"hold": 0, "suspend": 1, "revoke": 2}
 
 
@@ -47,13 +52,18 @@ def findings_in(payload: bytes) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def whose(transaction: Reader, members: Mapping[str, Any]) -> str:
-    """Whose call a receipt is about: that of an answer names the person who gave it."""
+def caller_of(reader: Reader, members: Mapping[str, Any]) -> Caller:
+    """Whose call a receipt is about: an answer names the person who gave it, and no alarm names a mission."""
     principal: str = members["principal"]
-    if members["kind"] != "approval":
-        return principal
-    approval = find(transaction, members["approval_id"])
-    return principal if approval is None else approval.principal
+    if members["kind"] == "approval":
+        approval = find(reader, members["approval_id"])
+        principal = principal if approval is None else approval.principal
+    lineage: Sequence[str] = members.get("lineage", ())
+    if not lineage and members.get("session"):
+        bound = registry.find_session(reader, key_of_session(principal, members["session"]))
+        mission = None if bound is None else registry.find(reader, bound[0].mission_id)
+        lineage = () if mission is None else mission.lineage
+    return Caller(principal, lineage[0] if lineage else "")
 
 
 def contained_by(
@@ -106,7 +116,8 @@ def contain(transaction: Transaction, one: Contained, *, sweeps: bool = True) ->
 def _revoke(transaction: Transaction, one: Contained) -> None:
     """Stop an agent as a person would: whoever restores it finds it where it always was."""
     stored = transaction.document(SWITCHES, one.agent)
-    body = {"agent": one.agent, "state": "revoked", "reason": f"containment: {one.cause}", "by": GATE}
+    body: dict[str, Any] = {"agent": one.agent, "state": "revoked", "reason": f"{_BECAUSE}{one.cause}", "by": GATE}
+    body |= {"since": one.since, "receipt": one.receipt}
     version = 1 if stored is None else stored.version + 1
     transaction.put_document(
         Document(collection=SWITCHES, key=one.agent, version=version, state="revoked", body=orjson.dumps(body))
@@ -179,6 +190,10 @@ def release(key: str, reason: str, *, principal: str, released: Callable[[Contai
 
     def apply(transaction: Transaction) -> Sequence[Draft]:
         stored = transaction.document(CONTAINED, key)
+        stopped = next((one for one in _stopped_by_gate(transaction) if one.id == key), None)
+        if stored is None and stopped is not None:
+            restored = set_agent(stopped.agent, state="active", reason=reason, principal=principal)
+            return () if restored.apply is None else restored.apply(transaction)
         if stored is None:
             message = "agents are not stopped" if key == "everything" else "nothing is contained under this id"
             raise InvalidCall(message, code="not_found", status=404)
@@ -236,9 +251,20 @@ def _checked(reason: str) -> str:
 
 
 def contained_now(reader: Reader, now: int) -> list[Contained]:
-    """What is contained at `now`, newest first."""
-    found = (one for one in list_contained(reader) if one.holds_at(now))
-    return sorted(found, key=lambda one: -one.since)
+    """What is contained at `now`, newest first; agents that a condition stopped for good are among it."""
+    found = [one for one in list_contained(reader) if one.holds_at(now)]
+    return sorted([*found, *_stopped_by_gate(reader)], key=lambda one: -one.since)
+
+
+def _stopped_by_gate(reader: Reader) -> Iterator[Contained]:
+    """The agents that a condition stopped, and that nobody restored since."""
+    for stored in list_stopped(reader):
+        body = orjson.loads(stored.body)
+        if body["by"] == GATE:
+            yield Contained(
+                of="agent", subject=name_skeleton(stored.key), does="revoke", since=body.get("since", 0), by=GATE,
+                cause=body["reason"].removeprefix(_BECAUSE), receipt=body.get("receipt", ""), agent=stored.key,
+            )  # fmt: skip
 
 
 def counts_of(reader: Reader, of: ContainedBy, subject: str) -> EventCounts:

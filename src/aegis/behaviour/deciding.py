@@ -44,7 +44,7 @@ class Behaviour(Participant):
         self._canaries = canaries
         self._clock = parts.clock
         self._store = parts.store
-        self._loops = Loops(parts.store, parts.clock, loops)
+        self._loops = Loops(parts.store, loops)
         self._usual = usual
         self._trusts = AgentTrusts(parts.store, parts.clock)
 
@@ -71,9 +71,9 @@ class Behaviour(Participant):
         budget = budget_of(asked, evaluation, parts) if rules.budgets else None
         if budget is not None:
             yield from budget.reports(self._store)
-        looped: Report | None = None
+        now, looped = self._clock(), None
         if rules.loops.mode != "off":
-            looped = self._loops.report(asked, rules.loops)
+            looped = self._loops.report(asked, rules.loops, now)
             if looped is not None:
                 yield looped
         if rules.baseline.mode == "off" or is_judge(asked.subject.principal):
@@ -81,7 +81,7 @@ class Behaviour(Participant):
         held = evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL or looped is not None
         released = asked.known is not None and held_and_released(self._store, asked.known, Reason.ANOMALY)
         if not held or released:
-            report = self._usual.report(asked, evaluation, rules.baseline, self._clock(), released=released)
+            report = self._usual.report(asked, evaluation, rules.baseline, now, released=released)
             if report is not None:
                 yield report
 

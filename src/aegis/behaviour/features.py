@@ -27,6 +27,7 @@ MAX_KEPT: Final = 96  # characters of a string whose values are kept for the nex
 MAX_WORD: Final = 24  # characters of a string that counts by itself
 MAX_VALUES: Final = 40  # values of one call: bounds what a call costs
 _HOUR_US: Final = 3_600 * MICROS
+_NESTED: Final = (dict, list)
 
 
 SAID: Final[Mapping[int, str]] = {
@@ -121,7 +122,9 @@ def called_of(
             values += _argument(name, key, class_of(item))
             if isinstance(item, int | float) and not isinstance(item, bool):
                 values.append(_magnitude(NUMBER, name, key, int(min(abs(item), 2**60)).bit_length()))
-    return LearnedCall(time, values[0].value, values[:MAX_VALUES])
+    if len(values) > MAX_VALUES:
+        del values[MAX_VALUES:]
+    return LearnedCall(time, values[0].value, values)
 
 
 def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -129,9 +132,9 @@ def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):
-            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, dict | list)]
+            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, _NESTED)]
         elif isinstance(item, list):
-            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, dict | list)]
+            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, _NESTED)]
         else:
             found.append((key, item))
     return found

@@ -124,8 +124,8 @@ class AgentModel:
         self._drift = 0.0
 
     def score(self, called: LearnedCall) -> Surprise:
-        """How surprising a call is now; nothing is learned by it."""
-        values, tags = list(called.values), self._tags
+        """How surprising a call is now; nothing is learned by it. Before `SETTLED` it is only told what is new."""
+        values, tags, settled = list(called.values), self._tags, self.learned >= SETTLED
         if self._last:
             values.append(order_of(self._last, called.tool))
         # One pass finds what is not known by itself; most calls end there.
@@ -145,7 +145,10 @@ class AgentModel:
                 continue  # an argument that was given with such a value was given
             if any(tag in tags[group] for tag, group in value.near):
                 continue
-            bits, fresh[place] = self._surprise(value)
+            levels = fresh[place] = self._levels(value)
+            if not settled:
+                continue
+            bits = self._surprise(value, levels)
             if bits >= _LEAST_TOLD and (kind not in _TOLD_BY_CLASS or place - 2 not in fresh):
                 found.append((bits, value))
         if is_quick:
@@ -178,21 +181,24 @@ class AgentModel:
         half, counts, first = min(_MOST, int(2 * min(bits, self._limit_of(kind)))), self._counts, SLOTS + 2 * kind
         _, counts[first + 1], counts[first] = sorted((half, counts[first], counts[first + 1]))
 
-    def _surprise(self, value: CallValue) -> tuple[float, int]:
-        """The bits of a value that is new in its own context, and in how many contexts it is new."""
+    def _levels(self, value: CallValue) -> int:
+        """In how many contexts a value is new that is new in its own."""
+        return next((level for level, wider in enumerate(value.wider, 1) if self._knows(wider)), len(value.wider) + 1)
+
+    def _surprise(self, value: CallValue, levels: int) -> float:
+        """The bits of a value that is new in so many contexts."""
         step = self._step(value.context)
-        bits, levels = self._rarity(value.kind * _STEPS + step, 1 / (1 + (1 << step))), 1
-        for level, wider in enumerate(value.wider):
-            if self._knows(wider):
-                return bits, levels
+        bits = self._rarity(value.kind * _STEPS + step, 1 / (1 + (1 << step)))
+        for level in range(levels - 1):
             bits += self._rarity(_wider_of(value.kind, step, level), _WIDER)
-            levels += 1
-        away = next((index for index, one in enumerate(value.further) if self._find(one) >= 0), len(value.further))
-        return bits + away, levels
+        if levels <= len(value.wider):
+            return bits
+        away = len(value.further)
+        return bits + next((index for index, one in enumerate(value.further) if self._find(one) >= 0), away)
 
     def _quick_bits(self, step: int) -> float:
         """The bits of a rate that is beyond what is known."""
-        return self._surprise(rate_of(step))[0] + _FAR * (step - 1 - self._quickest)
+        return self._surprise(rate_of(step), 1) + _FAR * (step - 1 - self._quickest)
 
     def _rarity(self, index: int, prior: float) -> float:
         """How rare it was with this agent that something was new there, in bits."""
@@ -214,10 +220,16 @@ class AgentModel:
         What is new is learned up to a bound a day, and nothing more on that day, so that what is rare stays as rare as
         it was.
         """
+        learned, minute = self.learned, called.time // _MINUTE_US
+        mature = learned >= MATURE
+        if mature and learned % _SAMPLED and minute == self._minute and not taught and not surprise.fresh:
+            # Of an agent that is known, of calls that bring nothing new, one in eight stands for all.
+            self._rate += 1
+            self._last, self.learned = called.tool, learned + 1
+            return
         day = called.time // _DAY_US
         if day > self._day:
             self._day, self._drift = day, 0.0
-        mature = self.learned >= MATURE
         may_drift = taught or not mature or self._drift < DRIFT_BITS
         if not taught and may_drift and surprise.kinds and self.learned >= SETTLED:
             # What is beyond the limit counts as being at it: no call lifts the limit far at once. Rates count by the
@@ -233,8 +245,7 @@ class AgentModel:
         times = TAUGHT if taught else 1
         values, fresh = surprise.values, surprise.fresh
         if mature and not taught and not fresh:
-            # Of an agent that is known, of calls that bring nothing new, one in eight stands for all.
-            times, values = _SAMPLED, values if self.learned % _SAMPLED == 0 else ()
+            times, values = _SAMPLED, values if learned % _SAMPLED == 0 else ()
         if not may_drift:
             values = ()
         index_of, counts, seen = self._tags.index, self._counts, self._seen
@@ -262,7 +273,6 @@ class AgentModel:
             counts[place] = known if known < _MOST else _MOST
         if not self.learned % _AGED:
             self._age()
-        minute = called.time // _MINUTE_US
         if minute == self._minute:
             self._rate += 1
         elif minute > self._minute:  # a clock that is set back begins no new minute
@@ -285,16 +295,19 @@ class AgentModel:
         self._enter(value.value, times)
         for wider in value.wider[:levels]:
             self._enter(wider[0], times)
-        step = self._enter(value.context, 0 if rated else times)
         if not rated:
+            self._enter(value.context, times)
             return
-        place = self._place(value.context)
-        self._counts[place] = max(1, self._counts[place] // 4)
-        rates = [value.kind * _STEPS + step]
-        rates += [_wider_of(value.kind, step, level) for level in range(min(levels, len(value.wider)))]
-        for level, rate in enumerate(rates):
+        place, counts = self._place(value.context), self._counts
+        step = counts[place].bit_length()
+        counts[place] = max(1, counts[place] // 4)
+        rate = value.kind * _STEPS + step
+        self._seen[rate] += 1
+        self._new[rate] += 1
+        for level in range(min(levels, len(value.wider))):
+            rate = _wider_of(value.kind, step, level)
             self._seen[rate] += 1
-            self._new[rate] += levels > level
+            self._new[rate] += levels > level + 1
 
     def _age(self) -> None:
         """Let what was counted long ago count half."""
@@ -340,13 +353,13 @@ class AgentModel:
 
     def _place(self, key: int) -> int:
         """The place of a value; where its group is full, that of the one that was there least often."""
-        place = self._find(key)
-        if place >= 0:
-            return place
         start = key % GROUPS * WAYS
-        counts = self._counts
-        place = min(range(start, start + WAYS), key=counts.__getitem__)
-        self._tags[place], counts[place] = key >> 16, 0
+        group, tag = self._tags[start : start + WAYS], key >> 16
+        if tag in group:
+            return start + group.index(tag)
+        counts = self._counts[start : start + WAYS]
+        place = start + counts.index(min(counts))
+        self._tags[place], self._counts[place] = tag, 0
         return place
 
     def encode(self) -> bytes:

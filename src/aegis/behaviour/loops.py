@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from aegis.approvals.queue import find
@@ -48,10 +47,10 @@ _RELEASED: Final = -1  # in a book: a person let it go on
 class Trail:
     """What one session called last: by fingerprint the times that its rule needs, and how long two calls alternate."""
 
-    __slots__ = ("_before", "_last", "_run", "_times")
+    __slots__ = ("_before", "_last", "_run", "times")
 
     def __init__(self) -> None:
-        self._times: dict[int, int | list[int]] = {}  # in the order in which they were made last
+        self.times: dict[int, int | list[int]] = {}  # in the order in which they were made last
         self._last = self._before = _NOTHING
         self._run = 0  # how many calls in a row were the one before the last again
 
@@ -60,17 +59,19 @@ class Trail:
 
         A call that was entered just now counts once, however often it is decided.
         """
-        is_new = not self.ends_with(step)
-        if is_new:
-            if self._last.time > step.time:  # a clock that is set back makes nothing younger
-                step = step._replace(time=self._last.time)
-            answers = step.tool != self._last.tool and step.similar == self._before.similar
-            self._run = self._run + 1 if answers and step.time - self._last.time <= rules.alternating.within else 0
-            self._before, self._last = self._last, step
-        if rules.identical.count and self._is_beyond(step.exact, rules.identical, step.time, enters=is_new):
-            return "identical", rules.identical.count
-        if rules.similar.count and self._is_beyond(step.similar, rules.similar, step.time, enters=is_new):
-            return "similar", rules.similar.count
+        last = self._last
+        if is_new := last.call_id != step.call_id:
+            if last.time > step.time:  # a clock that is set back makes nothing younger
+                step = step._replace(time=last.time)
+            answers = step.similar == self._before.similar and step.tool != last.tool
+            self._run = self._run + 1 if answers and step.time - last.time <= rules.alternating.within else 0
+            self._before, self._last = last, step
+        seen = self._seen if is_new else self._beyond
+        identical, similar = rules.identical, rules.similar
+        if identical.count and seen(step.exact, identical, step.time):
+            return "identical", identical.count
+        if similar.count and seen(step.similar, similar, step.time):
+            return "similar", similar.count
         if self._run < 2:
             return None
         rounds = (self._run + 2) // 2
@@ -84,63 +85,72 @@ class Trail:
 
     def release(self, step: LoopStep) -> None:
         """Count from here on: a person let it go on."""
-        self._times.pop(step.exact, None)
-        self._times.pop(step.similar, None)
+        self.times.pop(step.exact, None)
+        self.times.pop(step.similar, None)
         self._run = 0
 
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def _is_beyond(self, fingerprint: int, times: Times, now: int, *, enters: bool) -> bool:
-        """Whether there are more than `times.count` of it within the time."""
-        times_of = self._times
-        known = times_of.get(fingerprint)
-        if not enters:
-            moments = [] if known is None else [known] if isinstance(known, int) else known
-            return len(moments) > times.count and moments[-times.count - 1] > now - times.within
+    def _seen(self, fingerprint: int, allowed: Times, now: int) -> bool:
+        """Count a call, which is remembered last of all from now on; whether that is more than `allowed`."""
+        times = self.times
+        known = times.pop(fingerprint, None)
         # Nearly every call is made once: it costs a number, and a list from the second time on.
         if known is None:
-            times_of[fingerprint] = now
-            if len(times_of) > MAX_CALLS:
-                del times_of[next(iter(times_of))]
+            times[fingerprint] = now
+            if len(times) > MAX_CALLS:
+                del times[next(iter(times))]
             return False
-        del times_of[fingerprint]
-        moments = times_of[fingerprint] = [known, now] if isinstance(known, int) else [*known[-times.count :], now]
-        return len(moments) > times.count and moments[-times.count - 1] > now - times.within
+        if isinstance(known, int):
+            known = [known]
+        known.append(now)
+        times[fingerprint] = known
+        if len(known) <= allowed.count:
+            return False
+        del known[: -allowed.count - 1]
+        return known[0] > now - allowed.within
+
+    def _beyond(self, fingerprint: int, allowed: Times, now: int) -> bool:
+        """Whether there are more than `allowed` of a call that was counted before."""
+        known, count = self.times.get(fingerprint), allowed.count
+        return isinstance(known, list) and len(known) > count and known[-count - 1] > now - allowed.within
 
 
 class Loops:
     """Remembers what sessions called, and reports calls that go round in circles."""
 
-    def __init__(self, store: Store, clock: Callable[[], int], book: CountBook | None = None):
+    def __init__(self, store: Store, book: CountBook | None = None):
         self._store = store
-        self._clock = clock
         self._lock = threading.Lock()
         self._trails: OrderedDict[str | bytes, Trail] = OrderedDict()
         self._held = 0
         self._book = book  # of the processes of one gateway
 
-    def report(self, asked: DecisionAttempt, rules: LoopRules) -> Report | None:
-        """The report on one call; `None` where it is no loop."""
+    def report(self, asked: DecisionAttempt, rules: LoopRules, now: int) -> Report | None:
+        """The report on one call that is made at `now`; `None` where it is no loop."""
         subject = asked.subject
-        step = step_of(subject, self._clock())
         is_released = asked.known is not None
         if asked.known is not None and not held_and_released(self._store, asked.known, Reason.LOOP):
             return None
+        step = step_of(subject, now)
+        # A call without a session counts for its agent, whichever of its keys it came with.
+        name = session_subject(subject.principal.id, subject.session) if subject.session else f"\n{subject.agent}"
         with self._lock:
-            found = self._entered(session_subject(subject.principal.id, subject.session), step, rules, is_released)
+            if self._book is None:
+                found = self._enter(name, step, rules, is_released)
+            else:
+                found = self._enter_in(self._book, name, step, rules, is_released)
         if found is None:
             return None
         report = _report(*found)
         return observed(report) if rules.mode == "observe" else report
 
-    def _entered(self, name: str, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
-        if self._book is None:
-            return self._enter(name, step, rules, is_released)
+    def _enter_in(
+        self, book: CountBook, name: str, step: LoopStep, rules: LoopRules, is_released: bool
+    ) -> tuple[str, int] | None:
+        """Enter what the other processes counted since, and then the call."""
         key = key_of(name)
         call, tool = hash(step.call_id), hash(step.tool)
         step = step._replace(call_id=call, tool=tool)
-        with self._book as book:
+        with book:
             for one in book.others():
                 other = LoopStep(one.time, one.a, one.b, one.c, one.d)
                 self._enter(one.key, other, rules, one.e == _RELEASED)
@@ -150,25 +160,23 @@ class Loops:
             return self._enter(key, step, rules, is_released)
 
     def _enter(self, key: str | bytes, step: LoopStep, rules: LoopRules, is_released: bool) -> tuple[str, int] | None:
-        trail = self._trail(key)
-        before = len(trail)
+        trails = self._trails
+        trail = trails.get(key)
+        if trail is None:
+            trail = trails[key] = Trail()
+            if len(trails) > MAX_SESSIONS:
+                self._held -= len(trails.popitem(last=False)[1].times)
+        else:
+            trails.move_to_end(key)
+        before, found = len(trail.times), None
         if is_released:
             trail.release(step)
-        found = None if is_released else trail.enter(step, rules)
-        self._held += len(trail) - before
-        while self._held > MAX_HELD and len(self._trails) > 1:
-            self._held -= len(self._trails.popitem(last=False)[1])
-        return found
-
-    def _trail(self, key: str | bytes) -> Trail:
-        trail = self._trails.get(key)
-        if trail is None:
-            trail = self._trails[key] = Trail()
-            if len(self._trails) > MAX_SESSIONS:
-                self._held -= len(self._trails.popitem(last=False)[1])
         else:
-            self._trails.move_to_end(key)
-        return trail
+            found = trail.enter(step, rules)
+        self._held += len(trail.times) - before
+        while self._held > MAX_HELD and len(trails) > 1:
+            self._held -= len(trails.popitem(last=False)[1].times)
+        return found
 
 
 def held_and_released(store: Store, known: Known, reason: Reason) -> bool:
@@ -183,11 +191,9 @@ def held_and_released(store: Store, known: Known, reason: Reason) -> bool:
 
 def step_of(subject: Subject, now: int) -> LoopStep:
     """One call as loops see it."""
-    call = subject.call
+    call, tool = subject.call, subject.call.tool
     bare = subject.canonical[:MAX_READ].translate(None, b"0123456789")
-    return LoopStep(
-        now, subject.call_id, hash(subject.request_digest), hash((call.server, call.tool, bare, "similar")), call.tool
-    )
+    return LoopStep(now, subject.call_id, hash(subject.request_digest), hash((call.server, tool, bare)), tool)
 
 
 _SAID: Final = {

@@ -14,7 +14,7 @@ import orjson
 from msgspec import Struct, field
 
 from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
-from aegis.behaviour.containment import contained_by, whose
+from aegis.behaviour.containment import caller_of, contained_by, counts_of
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.ports import Entry, Reader
 from aegis.core.times import rfc3339
@@ -28,6 +28,7 @@ MAX_TALLIES: Final = 100_000  # subjects that one walk counts at once: bounds it
 MAX_FIRED: Final = 1_000  # what one answer lists
 _LET_THROUGH: Final = frozenset({"allow", "sanitize"})
 
+NEAREST: Final = 100  # newest calls of an agent whose subjects are looked at
 Findings = Callable[[Reader, Entry], Sequence[Mapping[str, Any]]]
 
 
@@ -70,7 +71,7 @@ def walk(
             _meet(in_force, entry, body)
         if not may_count(body):
             continue
-        noted = note(body, findings(reader, entry), whose(reader, body))
+        noted = note(body, findings(reader, entry), caller_of(reader, body))
         if noted is None or _is_refused(in_force, entry, body):
             continue
         for fired in _counted(tallies, rules, noted, entry.time):
@@ -106,7 +107,7 @@ def _counted(
             )
 
 
-def _of(entry: Entry, body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def subjects_in(entry: Entry, body: Mapping[str, Any]) -> Iterator[tuple[ContainedBy, str]]:
     """Every subject of a call."""
     yield "agent", name_skeleton(entry.agent)
     if entry.session:
@@ -120,7 +121,7 @@ def _meet(in_force: Mapping[tuple[str, str], WouldHave], entry: Entry, body: Map
     """Count the call where it would have met something contained."""
     if not in_force:
         return
-    for subject in _of(entry, body):
+    for subject in subjects_in(entry, body):
         met = in_force.get(subject)
         if met is not None and met.contained is not None and met.contained.holds_at(entry.time):
             met.met += 1
@@ -132,7 +133,7 @@ def _is_refused(in_force: Mapping[tuple[str, str], WouldHave], entry: Entry, bod
     """Whether the call would have been refused before anything counted it."""
     if not in_force or entry.kind != "decision":
         return False
-    found = [in_force[subject].contained for subject in _of(entry, body) if subject in in_force]
+    found = [in_force[subject].contained for subject in subjects_in(entry, body) if subject in in_force]
     return any(one is not None and one.does != "hold" and one.holds_at(entry.time) for one in found)
 
 
@@ -150,6 +151,33 @@ def would_have(parts: Parts, rules: Sequence[ContainmentRule], since: int) -> di
         first = reader.entry(start)
     complete = walked.complete and (start == 0 or (first is not None and first.time <= since))
     return {"looked_at": walked.looked_at, "complete": complete, "items": [_fired(one) for one in walked.fired]}
+
+
+def nearest(
+    reader: Reader, rules: Sequence[ContainmentRule], agent: str, newest: Sequence[Entry], now: int
+) -> list[dict[str, Any]]:
+    """Return for each condition how near it is: by the agent, or by the one of its newest subjects that is nearest."""
+    subjects: dict[ContainedBy, dict[str, None]] = {"agent": {agent: None}, "session": {}, "mission": {}, "tool": {}}
+    for entry in newest[:NEAREST]:
+        for of, subject in subjects_in(entry, orjson.loads(entry.body)):
+            if of != "agent":
+                subjects[of][subject] = None
+    found: list[dict[str, Any]] = []
+    for rule in rules:
+        counted = {
+            subject: counts_of(reader, rule.of, subject).counted_for(rule, now)
+            for subject in subjects[rule.of] or ("",)
+        }
+        subject = max(counted, key=lambda one: min(counted[one][name] / most for name, most in rule.counts.items()))
+        found.append({
+            "cause": rule.words,
+            "of": rule.of,
+            "subject": subject.replace("\n", "/").removeprefix("/"),
+            "do": rule.does,
+            "counted": counted[subject],
+            "needed": dict(rule.counts),
+        })  # fmt: skip
+    return found
 
 
 def _fired(one: WouldHave) -> dict[str, Any]:

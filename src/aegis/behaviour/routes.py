@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,8 +13,8 @@ from aegis.behaviour.baseline import LOOKED_AT, Baseline, baseline
 from aegis.behaviour.budgets import used_of
 from aegis.behaviour.cascade_store import cascade_of, shown_cascade, shown_step
 from aegis.behaviour.cascades import FlowSource, steps_of, walk_flows
-from aegis.behaviour.containment import contain_sessions, contained_now, counts_of, kill, release
-from aegis.behaviour.replaying import would_have
+from aegis.behaviour.containment import contain_sessions, contained_now, kill, release
+from aegis.behaviour.replaying import nearest, would_have
 from aegis.behaviour.trust import trust_in
 from aegis.config.text import text_of
 from aegis.core.call import check_name
@@ -20,7 +22,9 @@ from aegis.core.ports import Search
 from aegis.core.receipt import receipt_ref
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
-from aegis.gate.control import Contained, read_control, session_subject
+from aegis.gate.control import Contained, Containing, read_control, session_subject
+from aegis.gate.parts import Parts
+from aegis.log.writer import Unit
 from aegis.server.admission import ADMINISTER, AUDIT, Permission
 from aegis.server.audit import moment
 from aegis.server.endpoint import ApiRequest, Body, Endpoint
@@ -93,7 +97,9 @@ SCHEMAS: Final[dict[str, Schema]] = {
                 }
             ),
             "contained": {"type": "boolean"},
-            "containment": _items({"cause": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}),
+            "containment": _items(
+                {"cause": TEXT, "of": _KINDS, "subject": TEXT, "do": _DOES, "counted": _COUNTS, "needed": _COUNTS}
+            ),
             "budgets": _items(
                 {
                     "within_s": WHOLE,
@@ -250,10 +256,12 @@ KILL_RELEASE: Final = Endpoint(
 
 
 async def replay_containment(request: ApiRequest) -> Response:
-    """Show what the conditions of a configuration would have done over the newest receipts."""
-    candidate = await asyncio.to_thread(request.services.policy.check, text_of(request.text))
-    rules, since = candidate.policy.behaviour.containment, moment(request.query, "since") or 0
-    return answer(await asyncio.to_thread(would_have, request.services.gate.parts, rules, since))
+    """Show what the conditions of a configuration, or those in force, would have done over the newest receipts."""
+    holder, since = request.services.policy, moment(request.query, "since") or 0
+    policy = holder.current
+    if request.text:
+        policy = (await asyncio.to_thread(holder.check, text_of(request.text))).policy
+    return answer(await asyncio.to_thread(would_have, request.services.gate.parts, policy.behaviour.containment, since))
 
 
 REPLAY_CONTAINMENT: Final = Endpoint(
@@ -261,10 +269,10 @@ REPLAY_CONTAINMENT: Final = Endpoint(
     path="/v1/containment:replay",
     operation="replayContainment",
     tag="administration",
-    summary="What the conditions of a configuration would have done; changes nothing",
+    summary="What the conditions of a configuration (none: those in force) would have done; changes nothing",
     permission=ADMINISTER,
     handler=replay_containment,
-    body=YAML,
+    body=replace(YAML, required=False),
     query=(SINCE,),
     replies=ok("what would have happened", "ContainmentReplay"),
 )
@@ -275,7 +283,7 @@ REPLAY_CONTAINMENT: Final = Endpoint(
 
 async def list_downstream(request: ApiRequest) -> Response:
     """List the sessions that what was written by something contained reached, each with its way."""
-    return answer(await asyncio.to_thread(behind, request.services, request.path["id"]))
+    return answer(await asyncio.to_thread(behind, request.services.gate.parts, request.path["id"]))
 
 
 DOWNSTREAM: Final = Endpoint(
@@ -293,22 +301,20 @@ DOWNSTREAM: Final = Endpoint(
 
 async def contain_downstream(request: ApiRequest) -> Response:
     """Hold or suspend the sessions that were reached, on record, with the containment as their cause."""
-    body = request.body or {}
-    does, reason = body.get("do", "hold"), body.get("reason", "")
-    services, key = request.services, request.path["id"]
-    found = await asyncio.to_thread(behind, services, key)
+    body, services, key = request.body or {}, request.services, request.path["id"]
+    found = await asyncio.to_thread(behind, services.gate.parts, key)
+    does, now = body.get("do", "hold"), services.clock()
     await services.gate.arecord(
-        contain_sessions(
-            [session_subject(one["principal"], one["session"]) for one in found["items"]],
-            does,
-            reason or f"behind {key}",
-            principal=request.principal.id,
-            until=services.clock() + DOWNSTREAM_US,
-            now=services.clock(),
-            behind=key,
-        )
+        contain_behind(found, key, does, body.get("reason", ""), by=request.principal.id, now=now)
     )
     return answer(found)
+
+
+def contain_behind(found: Mapping[str, Any], key: str, does: Containing, reason: str, *, by: str, now: int) -> Unit:
+    """The unit that contains for a day the sessions that `behind` found, until the containment `key` ends."""
+    subjects = [session_subject(one["principal"], one["session"]) for one in found["items"]]
+    why = reason or f"behind {key}"
+    return contain_sessions(subjects, does, why, principal=by, until=now + DOWNSTREAM_US, now=now, behind=key)
 
 
 CONTAIN_DOWNSTREAM: Final = Endpoint(
@@ -325,17 +331,16 @@ CONTAIN_DOWNSTREAM: Final = Endpoint(
 )
 
 
-def behind(services: Services, key: str) -> dict[str, Any]:
+def behind(parts: Parts, key: str) -> dict[str, Any]:
     """Return the sessions behind what is contained under `key`, as they are followed, or walked where they are not.
 
     Raises `InvalidCall` (404).
     """
-    parts = services.gate.parts
-    with services.store.reader() as reader:
+    with parts.store.reader() as reader:
         followed = cascade_of(reader, key)
         if followed is not None:
             return {"followed": True, **shown_cascade(parts, reader, followed)}
-        one = next((one for one in contained_now(reader, services.clock()) if one.id == key), None)
+        one = next((one for one in contained_now(reader, parts.clock()) if one.id == key), None)
         if one is None:
             raise InvalidCall("nothing is contained under this id", code="not_found", status=404)
         size = reader.head().size
@@ -372,8 +377,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
     now, policy = services.clock(), services.policy.current
     with services.store.reader() as reader:
         newest = reader.search(Search(kind="decision", agent=agent, limit=LOOKED_AT))
-        rules = [rule for rule in policy.behaviour.containment if rule.of == "agent"]
-        tally = counts_of(reader, "agent", agent)
+        near = nearest(reader, policy.behaviour.containment, agent, newest, now)
         inside = read_control(reader, services.clock)
         budgets = used_of(reader, policy.behaviour.budgets, agent, now)
         trust = trust_in(reader, agent)
@@ -399,15 +403,7 @@ def behaviour_of(services: Services, agent: str) -> dict[str, Any]:
             "days": [{"day": day, "score": score} for day, score in trust.days],
         },
         "contained": inside.stops(agent),
-        "containment": [
-            {
-                "cause": rule.words,
-                "do": rule.does,
-                "counted": tally.counted_for(rule, now),
-                "needed": dict(rule.counts),
-            }
-            for rule in rules
-        ],
+        "containment": near,
         "budgets": budgets,
     }
 
@@ -452,7 +448,7 @@ def row(one: Contained) -> dict[str, Any]:
         "of": one.of,
         "agent": one.agent,
         "session": one.session,
-        "subject": one.subject.replace("\n", "/"),
+        "subject": one.subject.replace("\n", "/").removeprefix("/"),
         "do": one.does,
         "since": rfc3339(one.since),
         "until": rfc3339(one.until) if one.until else None,
@@ -465,7 +461,7 @@ def row(one: Contained) -> dict[str, Any]:
 
 def one_contained(services: Services, key: str) -> dict[str, Any]:
     """Return one containment with what it reached, as it is shown; raises `InvalidCall` (404)."""
-    found = behind(services, key)
+    found = behind(services.gate.parts, key)
     with services.store.reader() as reader:
         one = next((one for one in contained_now(reader, services.clock()) if one.id == key), None)
         followed = cascade_of(reader, key)

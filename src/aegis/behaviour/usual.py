@@ -111,19 +111,19 @@ class UsualCalls:
         self, asked: DecisionAttempt, evaluation: Evaluation, rules: BaselineRules, now: int, *, released: bool
     ) -> Report | None:
         """The report on one call that would otherwise run; `released` says that a person called it fine."""
-        subject = asked.subject
-        resident = self._resident(subject.agent)
-        size = len(subject.canonical)
+        subject, effects = asked.subject, evaluation.effects
+        call, data = subject.call, subject.canonical
         called = called_of(
             time=now,
-            server=subject.call.server,
-            tool=subject.call.tool,
-            arguments=evaluation.arguments or _parsed(subject.canonical),
-            size=size,
-            effects=sorted(evaluation.effects),
+            server=call.server,
+            tool=call.tool,
+            arguments=evaluation.arguments or _parsed(data),
+            size=len(data),
+            effects=tuple(effects) if len(effects) < 2 else sorted(effects),
         )
-        is_new = asked.known is None and resident.call_id != hash(subject.call_id)
-        surprise, unusual = self._ask(resident, subject.call_id, called, rules, is_new=is_new, released=released)
+        resident, surprise, unusual = self._ask(
+            subject.agent, subject.call_id, called, rules, is_new=asked.known is None, released=released
+        )
         if not unusual or released:
             return None
         # A burst of calls is unusual for one reason: the same is said of each.
@@ -139,33 +139,37 @@ class UsualCalls:
 
     def learn(self, agent: str, call_id: str, called: LearnedCall, rules: BaselineRules) -> Surprise:
         """Ask the model of an agent about a call, and let it learn from it."""
-        return self._ask(self._resident(agent), call_id, called, rules, is_new=True, released=False)[0]
+        return self._ask(agent, call_id, called, rules, is_new=True, released=False)[1]
 
     def _ask(
         self,
-        resident: Resident,
+        agent: str,
         call_id: str,
         called: LearnedCall,
         rules: BaselineRules,
         *,
         is_new: bool,
         released: bool,
-    ) -> tuple[Surprise, bool]:
+    ) -> tuple[Resident, Surprise, bool]:
         """How surprising a call is, and whether that is unusual; what is new and not held is learned."""
+        resident = self._agents.get(agent) or self._loaded(agent)
+        fingerprint = hash(call_id)
         with self._lock:
+            if agent in self._agents:  # others may have pushed it out since
+                self._agents.move_to_end(agent)
             model = resident.model
             surprise = model.score(called)
             tells = model.learned >= rules.after
-            unusual = tells and surprise.is_unusual
-            held = unusual and rules.mode == "hold"
-            if released or (is_new and not held):
+            unusual = tells and surprise.bits > surprise.limit
+            is_new = is_new and resident.call_id != fingerprint
+            if released or (is_new and not (unusual and rules.mode == "hold")):
                 model.learn(called, surprise, taught=released)
                 resident.unsaved += 1
             if is_new:
-                resident.call_id = hash(call_id)
+                resident.call_id = fingerprint
                 told = tells and surprise.bits
-                resident.last = LastCall(*surprise[:2], surprise.reasons, surprise.is_unusual) if told else _USUAL
-        return surprise, unusual
+                resident.last = LastCall(*surprise[:2], surprise.reasons, unusual) if told else _USUAL
+        return resident, surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:
         """Write the model of an agent where it is due, in the transaction that records a call of it."""
@@ -189,12 +193,8 @@ class UsualCalls:
         with self._store.reader() as reader:
             return load_model(reader, agent), None
 
-    def _resident(self, agent: str) -> Resident:
-        with self._lock:
-            resident = self._agents.get(agent)
-            if resident is not None:
-                self._agents.move_to_end(agent)
-                return resident
+    def _loaded(self, agent: str) -> Resident:
+        """The model of an agent that is not resident."""
         with self._store.reader() as reader:
             model = load_model(reader, agent)
         with self._lock:

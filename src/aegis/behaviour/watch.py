@@ -20,10 +20,10 @@ from msgspec import convert, to_builtins
 from aegis.approvals.queue import find
 from aegis.behaviour.budgets import close
 from aegis.behaviour.canaries import GUARD as CANARIES
-from aegis.behaviour.canaries import Canaries
+from aegis.behaviour.canaries import Canaries, WatchedCanary
 from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
-from aegis.behaviour.containment import TALLIES, contain, contained_by, drafts_of, findings_in, whose
+from aegis.behaviour.containment import TALLIES, caller_of, contain, contained_by, drafts_of, findings_in
 from aegis.behaviour.usual import UsualCalls
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.outcome import Outcome
@@ -52,32 +52,23 @@ class ContainmentWatch:
     def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
         """What follows from what one unit records."""
         policy = self._policy.current
-        rules = policy.behaviour.containment
+        rules, watched = policy.behaviour.containment, self._canaries.watched_in(transaction)
         found: list[Draft] = []
         for draft in drafts:
             kind = draft.members["kind"]
             if kind == "decision":
                 self._usual.save(transaction, draft.members["agent"])
             elif kind == "result":
-                self._look_at_result(transaction, draft)
+                _look_at_result(watched, draft)
             elif kind == "approval" and policy.behaviour.budgets and draft.members.get("action") == "denied":
                 approval = find(transaction, draft.members["approval_id"])
                 if approval is not None:
                     close(transaction, policy.behaviour.budgets, approval, self._clock())
             if kind in _FOLLOWED:
                 found += self._cascades.look(transaction, draft, policy.behaviour.cascade)
-            if rules and may_count(draft.members):  # (1)
+            if rules and may_count(draft.members, watched=watched is not None):  # (1)
                 found += self._counted(transaction, draft, rules, policy.digest)
         return found
-
-    def _look_at_result(self, transaction: Transaction, draft: Draft) -> None:
-        """Note in the receipt of a result that it holds a canary: its agent read where nobody has to."""
-        if draft.payload is None:
-            return
-        watched = self._canaries.watched_in(transaction)
-        if watched is not None and watched.is_in(draft.payload):
-            noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
-            draft.members["guards"] = [*draft.members["guards"], noted]
 
     def recorded(self, draft: Draft, recorded: Recorded) -> None:
         """Tell those who listen what was contained, and let what it reached be looked for."""
@@ -90,7 +81,7 @@ class ContainmentWatch:
     ) -> list[Draft]:
         members = draft.members
         findings = () if draft.payload is None else findings_in(draft.payload)
-        noted = note(members, findings, whose(transaction, members))
+        noted = note(members, findings, caller_of(transaction, members))
         if noted is None:
             return []
         now = max(self._clock(), transaction.head().time)
@@ -121,6 +112,13 @@ class ContainmentWatch:
                 if one is not None:
                     contain(transaction, one)
         return drafts
+
+
+def _look_at_result(watched: WatchedCanary | None, draft: Draft) -> None:
+    """Note in the receipt of a result that it holds a canary: its agent read where nobody has to."""
+    if watched is not None and draft.payload is not None and watched.is_in(draft.payload):
+        noted = {"guard": CANARIES, "outcome": Outcome.ALLOW.word, "rules": [CANARY_RULE]}
+        draft.members["guards"] = [*draft.members["guards"], noted]
 
 
 def _sweep(transaction: Transaction, key: str, rules: Sequence[ContainmentRule], now: int) -> None:

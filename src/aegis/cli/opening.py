@@ -134,13 +134,29 @@ def opened(home: Path | None, config: Path | None, accept_rollback: str | None =
 @contextmanager
 def existing(home: Path | None, config: Path | None, accept_rollback: str | None = None) -> Iterator[State]:
     """The state in `home`; raises `InvalidCall` where nothing was ever kept there."""
+    with opened(_known(home), config, accept_rollback) as state:
+        yield state
+
+
+@contextmanager
+def deployed(home: Path | None) -> Iterator[Deployment]:
+    """The deployment in `home` with every feature; raises `InvalidCall` where nothing was ever kept there."""
+    from aegis.bootstrap import open_deployment
+
+    deployment = open_deployment(None, _known(home))
+    try:
+        yield deployment
+    finally:
+        deployment.close()
+
+
+def _known(home: Path | None) -> Path:
     place = home_of(home)
     if not (place / "keys").is_dir():
         raise InvalidCall(
             f"there is no home at `{place}`", code="not_found", hint="`aegis init` makes one; --home names another"
         )
-    with opened(place, config, accept_rollback) as state:
-        yield state
+    return place
 
 
 def operator() -> str:

@@ -142,7 +142,7 @@ MESSAGES: Final[dict[Reason, str]] = {
     Reason.SCOPE_VIOLATION: "the call touches something outside of what this agent was sent to do",
     Reason.BUDGET_EXHAUSTED: "the budget for this kind of call is used up",
     Reason.RATE_LIMITED: "too many calls in a short time; try again later",
-    Reason.REVOKED: "this agent has been stopped by an operator",
+    Reason.REVOKED: "this agent, its session or mission, or this tool has been stopped",
     Reason.INSUFFICIENT_EVIDENCE: "the call could not be evaluated as it stands; resolve every argument and try again",
     Reason.JUDGE_REJECTED: "a review of this call rejected it",
     Reason.JUDGE_FAILED: "the review of this call failed, so it was not made",

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import re2
 
-_METHODS: Final = ("search", "match", "fullmatch", "finditer", "findall", "sub", "split")
+_METHODS: Final = ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split", "groups", "pattern")
 _waiting: list[Lazy] = []
 
 
@@ -25,7 +25,12 @@ class Lazy:
         compiled = re2.compile(self._text, self._options)
         for method in _METHODS:
             setattr(self, method, getattr(compiled, method))
+        object.__setattr__(self, "__class__", _Compiled)  # whose methods are found without a look at this one
         return getattr(compiled, name)
+
+
+class _Compiled:
+    """A pattern that was asked."""
 
 
 def compile_all() -> None:

@@ -20,11 +20,13 @@ from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.detect.paths import climbs, is_plain_path, told_by
+from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
+from aegis.detect.restated import Restated
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in, loose_start
+from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, unguarded
 from aegis.detect.structured import requested
-from aegis.detect.tool_files import language_by_ending
+from aegis.detect.tool_files import language_by_ending, put_at
 
 _CLIENTS: Final = frozenset({"curl", "wget", "http", "https", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -171,6 +173,24 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
             found.effect(effect, text)
     elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
+
+
+def analyse_restated(said: Restated, found: Gathering) -> None:
+    """Add what the command does that a call is in other words: to which resources, and nothing of how it is spelled."""
+    text = Text("", said.text, False, said.role, EXECUTED)
+    inner = Gathering(None, found.effort)
+    analyse(text, inner, "mongo" if said.role == "code" else "bash")
+    for signal in inner.signals:
+        if signal.fact in _OF_COMMANDS:
+            found.signal(signal.fact, text, signal.evidence)
+    for effect in inner.resource_effects:
+        found.effect(effect, text)
+    if inner.irreversible:
+        found.irreversible = True
+        found.raise_tier(Risk.HIGH)
+
+
+_OF_COMMANDS: Final = frozenset({"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy"})
 
 
 def analyse_reading(text: Text, reading: str, found: Gathering) -> None:
@@ -323,6 +343,8 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     later = Gathering(None, Effort(MOST_EFFORT // _SHARE))
     for written in found.written[:_MOST_PROGRAMS]:
         place = place_of(written.path)
+        if place is None or place.resource == "public-place":
+            _carried(written, later, found)
         if place is None:
             continue
         text = next((one for one in texts if one.value == written.path), None)
@@ -334,6 +356,13 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         loose = "" if language else loose_start(place.resource, programs)
         if loose:
             found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
+        setting = unguarded(written)
+        if setting:
+            found.effect(ResourceEffect("disable", "trust", "one", (), "", setting), named)
+        if place.resource == "pipeline" and gives_secrets(written):
+            found.effect(ResourceEffect("send", "credential", "one", (), "", written.path), named)
+        if place.resource == "pipeline" and lends_rights(written):
+            found.effect(ResourceEffect("permit", "repository", "one", (), "", written.path), named)
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))
@@ -344,6 +373,30 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
     found.resource_effects.extend(later.resource_effects)
     return running
+
+
+# What somebody's code does that is written to be run by others: it carries secrets out, or a shell to the network.
+_CARRIES: Final = one_of(
+    r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
+    r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
+)
+_TALKS: Final = one_of(r"(?i)https?|socket|fetch|request|curl|smtp|ftp|dns|connect")
+_STEALS: Final = frozenset({
+    "code.sends-secret", "code.reverse", "send environment one", "send collector one", "send credential one",
+    "read browser-data one",
+})  # fmt: skip
+
+
+def _carried(written: Written, later: Gathering, found: Gathering) -> None:
+    """Add what a program that is only written would carry away wherever it is run; the rest of it is its author's."""
+    language, program = language_by_ending(written.path), written.flow.text
+    if not language or not _CARRIES(program) or not _TALKS(program):
+        return
+    inner = Gathering(None, later.effort)
+    analyse(Text("", program, False, "code", EXECUTED), inner, language)
+    for signal in inner.signals:
+        if signal.fact in _STEALS:
+            found.signal(signal.fact, Text("", "", role="code"), signal.evidence)
 
 
 def is_read_when_written(written: Written) -> bool:
@@ -375,6 +428,10 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
     from aegis.detect.shell.shell import analyse_command, analyse_write
 
     paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
+    for target in put_at(tool, texts):
+        there = place_of(f"{target.value.rstrip('/')}/x") or place_of(target.value)  # a folder, or the file itself
+        if there is not None:
+            found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
     unread = {written.path for written in found.written} | (set(paths) if deletes else set())
     found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
     done = [analyse_command("rm", "-r", path) for path in paths] if deletes else []

@@ -27,6 +27,7 @@ _STATEMENT: Final = Lazy(
     r"(?is)^\s*(?:drop|delete|truncate|alter|update|insert|create|grant|revoke|copy|exec|execute|select|with|merge|shutdown|backup|"
     r"do|declare|begin|call|set|load|attach|detach|lock|kill|vacuum|reindex|refresh|use)\b"
 )
+_SCHEDULED: Final = Lazy(r"(?is)\bcreate\s+(?:definer\s*=\s*\S+\s+)?event\b[^;]*?\bdo\s+(?:begin\s+)?([^;]+)")
 _RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|prepare\s+\w+\s+from)\b")
 _PREPARED: Final = Lazy(r"(?i)\bprepare\s+\w+\s*(?:\([^)]{0,200}\))?\s+as\s+([^;]+)")
 _DOLLARS: Final = Lazy(r"\$(\w*)\$")
@@ -49,7 +50,8 @@ def built_statements(text: str) -> list[str]:
     if not _BUILDS(text):
         return []
     found: dict[str, None] = dict.fromkeys(_bodies(text))
-    found.update(dict.fromkeys(match.group(1).strip() for match in _PREPARED.finditer(text)))
+    for pattern in (_PREPARED, _SCHEDULED):
+        found.update(dict.fromkeys(match.group(1).strip() for match in pattern.finditer(text)))
     try:
         # These words make a command of all that follows, which no dialect divides into tokens.
         tokens = Dialect.get_or_raise(None).tokenize(_RUNNING.sub(" ", text))[:_MOST_TOKENS]
@@ -214,13 +216,20 @@ _RUNS: Final = Lazy(
 )
 
 
+_ITERATED: Final = Lazy(
+    r"(?is)\biterate\s*\(\s*['\"]\s*match\s*\(\s*\w*\s*\)\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{0,200}\bdelete\b"
+)
+_JOINED_TEXTS: Final = Lazy(r"'\s*\+\s*'|\"\s*\+\s*\"")
+
+
 def cypher_effects(text: str) -> list[ResourceEffect]:
     """What a text of Cypher does; empty for every other text."""
     if not _CYPHER(text):
         return []
     found: list[ResourceEffect] = []
     shown = text.strip()[:80]
-    if _EVERY_NODE.search(text):
+    text = _JOINED_TEXTS.sub("", text)  # a query that is built of texts and run by a procedure
+    if _EVERY_NODE.search(text) or _ITERATED.search(text):
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
     elif _EVERY_OF_LABEL.search(text):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))

@@ -21,7 +21,17 @@ from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
-from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, called, grammar_of, language_of, spelled, text_of
+from aegis.detect.languages.names import add_aliases
+from aegis.detect.languages.syntax import (
+    LANGUAGES,
+    CodeLanguage,
+    called,
+    catches_errors,
+    grammar_of,
+    language_of,
+    spelled,
+    text_of,
+)
 from aegis.detect.languages.together import told_together
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
@@ -97,9 +107,10 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         found = captured.nodes
         if language == "python":
             for node in found.get("import", ()):
-                _aliases(node, aliases)
+                add_aliases(node, aliases)
         nodes = _affordable(found.get("call", ()), effort)
         assigned = _affordable(found.get("assign", ()), effort)
+        nodes = [node for node in nodes if not catches_errors(node)]
         calls += sorted((_call(node, aliases, language) for node in nodes), key=_order)
         assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
         cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
@@ -164,19 +175,6 @@ def _assignment(node: Node) -> Assignment | None:
     return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
 
 
-def _aliases(node: Node, aliases: dict[str, str]) -> None:
-    """The names that an import brings in, with what they stand for: `from os import system as s`."""
-    module = node.child_by_field_name("module_name")
-    prefix = f"{text_of(module)}." if module is not None else ""
-    for child in node.named_children:
-        if child.type == "aliased_import":
-            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
-            if target is not None and alias is not None:
-                aliases[text_of(alias)] = prefix + text_of(target)
-        elif prefix and child.type == "dotted_name" and child != module:
-            aliases[text_of(child)] = prefix + text_of(child)
-
-
 _SHELL_CALLS: Final = Lazy(
     r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:(?:child_process|cp|shell|shelljs|process|require)\.)*(?:exec|execsync|"
     r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
@@ -184,7 +182,8 @@ _SHELL_CALLS: Final = Lazy(
 )
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
-    r"setinterval)|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
+    r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
+    r"kernel\.eval|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
@@ -192,15 +191,21 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+    r"end|postform|post_form|newrequest|postasync|putasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
 _NETWORK_SENDS: Final = Lazy(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
 )
+# What a name holds through which something is sent that no text of the call shows.
+_CONNECTION: Final = Lazy(
+    r"\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
+    r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
+)
 _FETCHED: Final = Lazy(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
-    r"SERVER|FILES)\b|php://input|getallheaders"
+    r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
+    r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader"
 )
 _DECODED: Final = Lazy(
     r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
@@ -213,7 +218,9 @@ _HIDDEN_CODE: Final = Lazy(
 )
 _HIDDEN_TEXT: Final = Lazy(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
 _ENVIRONMENT: Final = Lazy(
-    r"\b\w+\.environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
+    r"\b(?:\w+\.)?environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bENV\.(?:to_h|to_a|map|each\w*|inspect|to_s|collect)|"
+    r"\bos\.Environ\s*\(|\bSystem\.getenv\s*\(\s*\)|\bGetEnvironmentVariables\s*\(|\benv\.toObject\s*\(|%ENV\b|"
+    r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
 )
 _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
 _ESCAPES_SANDBOX: Final = Lazy(
@@ -239,6 +246,7 @@ _ASKED_FROM_OUTSIDE: Final = Lazy(
 # What another machine sent, as it comes in pieces or at once, and what runs it.
 _COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
+    r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
     r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 _FORK: Final = Lazy(
@@ -279,7 +287,7 @@ def analyse_code(
     kinds = _flows(code) if _MAY_FLOW(text) else None
     if kinds is not None and language in ("javascript", "typescript"):
         for match in _COMES_IN.finditer(text):
-            kinds[match.group(1) or match.group(2)] = frozenset({"fetched"})
+            kinds[match.group(1) or match.group(2) or match.group(3)] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):
@@ -393,7 +401,11 @@ def _judge_flow(
         _is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)
     ):
         facts.signals.append(("code.reads-secret", shown))
-    if 3 in asked and _NETWORK_SENDS.search(call.text):
+    if 3 in asked and (
+        _NETWORK_SENDS.search(call.text)
+        or _CONNECTION.search(call.text)
+        or "connection" in kinds.get(name.partition(".")[0], frozenset())
+    ):
         facts.network = True
         if given & {"secret", "environment"}:
             facts.signals.append(("code.sends-secret", shown))
@@ -466,6 +478,8 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
         found.add("decoded")
     if _ENVIRONMENT.search(text):
         found.add("environment")
+    if _CONNECTION.search(text):
+        found.add("connection")
     if any(is_secret_file(word) or word == "/etc/passwd" for word in _strings(text)):
         found.add("secret")
     found |= kinds_told(text)

@@ -14,6 +14,7 @@ from aegis.detect.analyse import (
     analyse,
     analyse_files,
     analyse_reading,
+    analyse_restated,
     analyse_run,
     analyse_written,
     deletes_by_name,
@@ -25,10 +26,11 @@ from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Tex
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
+from aegis.detect.restated import restated
 from aegis.detect.roles import argument_of, key_role, named_role, role_of, words_of, writes_by_name, writes_file
 from aegis.detect.slots import misfit, slot_type
 from aegis.detect.structured import structured_effects
-from aegis.detect.tool_files import PATCHES, run_by, runs_by_name, written_by
+from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 # Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
@@ -228,6 +230,8 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
+    for said in restated(tool, subject.arguments) if not limits else ():
+        analyse_restated(said, found)
     if together is not None:
         filed = to_files and any(text.role == "path" for text in texts)
         for member in structured_effects(tool, subject.arguments, together, to_files=filed):
@@ -237,7 +241,8 @@ def gather(subject: FactSubject) -> Facts:
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
-    unread = analyse_files(tool, texts, found) if found.written or deletes_by_name(tool) else ()
+    files = found.written or deletes_by_name(tool) or puts_by_name(tool)
+    unread = analyse_files(tool, texts, found) if files else ()
     if found.written:
         read = {one.path for one in found.written if is_read_when_written(one)}
         # What will run of them was read: that a file is one of these says nothing more.

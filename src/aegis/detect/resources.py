@@ -223,7 +223,7 @@ def _place(path: str) -> Place | None:
                 following.append(child)
             for glob, child in node.globs.items():
                 # A pattern of a name stands at the end of nearly every pattern that has one.
-                if (at == last or child.literal or child.deep) and glob_match(glob, segment):
+                if (at == last or child.literal or child.globs or child.deep) and glob_match(glob, segment):
                     following.append(child)
             if node.is_deep:
                 following.append(node)
@@ -242,6 +242,46 @@ def _with_deep(nodes: list[_Node]) -> list[_Node]:
 
 def _shown(segments: Sequence[str]) -> str:
     return f"/{'/'.join(segments[1:])}" if segments[0] == "/" else "/".join(segments)
+
+
+def kept_at(path: str) -> Resource | None:
+    """Return what a file keeps for a person or a program that nobody else reads; `None` for every other file."""
+    place = place_of(path) if "/" in path or "\\" in path else None
+    return place.resource if place is not None and place.resource in ("browser-data", "credential", "sensor") else None
+
+
+# Preferences, as a desktop keeps them
+
+_TYPES: Final = frozenset({"-bool", "-boolean", "-int", "-integer", "-string", "-float", "-array", "-dict", "-data"})
+_GLOBAL: Final = frozenset({"-g", "-globaldomain", "nsglobaldomain"})
+_SETS: Final = frozenset({"write", "delete", "import", "set", "reset"})
+_YES: Final = {"true": "1", "yes": "1", "on": "1", "false": "0", "no": "0", "off": "0", "00": "0"}
+
+
+def preference_path(program: str, args: Sequence[str]) -> str:
+    """Return what a program sets as a path, `preferences/<domain>/<name>=<value>`, in small letters."""
+    words = [word for word in args if word[:1] != "-" or word.lower() in _GLOBAL]
+    after = {word.lower(): args[at + 1] for at, word in enumerate(args[:-1]) if word[:1] == "-"}
+    domain, name, value = words[-1] if words else "", "", ""
+    if program == "plistbuddy":  # `-c "Set :name value" file`
+        name, _, value = after.get("-c", "").partition(" ")[2].strip().lstrip(":").partition(" ")
+        value = value.rpartition(" ")[2]
+    elif program == "plutil":
+        name = after.get("-replace") or after.get("-insert") or after.get("-remove") or ""
+        value = next((after[word] for word in after if word in _TYPES), "")
+    elif program == "sysctl":  # `-w kernel.x=0`
+        name, _, value = next((word for word in words if "=" in word), "").replace("/", ".").partition("=")
+        domain = "sysctl"
+    else:
+        at = next((at for at, word in enumerate(words) if word.lower() in _SETS), len(words))
+        domain, name, value, *_ = [*words[at + 1 :], "", "", ""]
+    if program == "dconf":  # `/org/gnome/desktop/screensaver/lock-enabled` and its value
+        value = name
+        domain, _, name = domain.strip("/").replace("/", ".").rpartition(".")
+    domain = domain.rpartition("/")[2].removesuffix(".plist")
+    value = value.strip("\"' ").lower()
+    value = _YES.get(value, value).replace("/", " ").replace("\\", " ")
+    return f"preferences/{domain}/{name.strip()}={value}".lower()
 
 
 # Files into the table
@@ -310,7 +350,8 @@ def make_table(files: Sequence[ResourceFile]) -> _Table:
     return _Table(root, tuple(sorted(names.items(), key=lambda item: -len(item[0]))))
 
 
-def _add(root: _Node, text: str, resource: Resource | None) -> None:
+def _add(root: _Node, text: str, resource: Resource | None, *, is_below: bool = False) -> None:
+    """Add a pattern; one of all that lies below a folder or a key names that as well, where none names it itself."""
     lowered = text.lower()
     if lowered.startswith("//./"):
         segments: tuple[str, ...] = ("//.", *lowered[4:].split("/"))
@@ -329,6 +370,10 @@ def _add(root: _Node, text: str, resource: Resource | None) -> None:
             node = node.literal.setdefault(part, _Node())
     # What says more: letters that are written out, then fewer wildcards; an exception beats what it is one of.
     weight = sum(len(part.replace("*", "")) * 4 + 2 for part in segments) - 3 * segments.count(DEEP)
-    end = _End(weight + (10_000 if resource is None else 0), resource, "*" not in segments[-1])
+    end = _End(
+        weight + (10_000 if resource is None else 0) - is_below, resource, not is_below and "*" not in segments[-1]
+    )
     if node.ends is None or end.weight > node.ends.weight:
         node.ends = end
+    if resource is not None and segments[-1] == DEEP and len(segments) > 2:
+        _add(root, text.removesuffix(f"/{DEEP}"), resource, is_below=True)

@@ -91,6 +91,8 @@ def words_of(name: str) -> tuple[str, ...]:
 def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
     """What the names alone say: a role, and how sure that is (0 to 60)."""
     words = words_of(argument)
+    if words[-1:] == ("cell",) and not _RUNNING.isdisjoint(words_of(tool)):
+        return "code", 50  # of a notebook
     for word in reversed(words):
         role = _BY_WORD.get(word)
         if role is None:
@@ -373,6 +375,8 @@ def role_of(
         if word is not None:
             return word, 100
     role, confidence, inert, runs = _named(tool, argument)
+    if role == "code" and is_source_path(tool, argument, value):
+        return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
     if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
@@ -397,6 +401,24 @@ def role_of(
     return role, confidence
 
 
+_FROM: Final = frozenset({"src", "source"})
+_TAKES_FILES: Final = frozenset({
+    "archive", "backup", "copy", "cp", "file", "files", "link", "move", "mv", "rename", "rsync", "scp", "symlink",
+    "sync", "upload", "zip",
+})  # fmt: skip
+
+
+def is_source_path(tool: str, argument: str, value: str) -> bool:
+    """Whether a source is where a file comes from, and no program."""
+    return (
+        argument.lower() in _FROM
+        and not _TAKES_FILES.isdisjoint(words_of(tool))
+        and len(value) < _MOST_PATH
+        and "\n" not in value
+    )
+
+
+_MOST_PATH: Final = 1_024
 # Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
 _QUERIES: Final = frozenset({
     "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",

@@ -71,8 +71,20 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", list(_of_value(parsed_json(text)))[:MOST_COMMANDS]
     if name.endswith((".yml", ".yaml")):
         return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
+    quoted = _QUOTED_IN.get(name.rpartition(".")[2] if name.endswith(_BY_ENDING) else name)
+    if quoted is not None:
+        return "", [_words(match) for match in quoted.finditer(text)][:MOST_COMMANDS]
+    if name.endswith((".js", ".cjs", ".mjs")):
+        return "javascript", [text]
+    if name in _RUBY or name.endswith(".gemspec"):
+        return "ruby", [text]
+    if name in _OF_GIT:
+        lines = (line.partition("=") for line in text.splitlines())
+        return "", [_of_git(value) for key, _, value in lines if _GIT_RUNS.search(key.strip()) or "!" in value[:3]]
     if name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile"):
         return "", [line[4:].strip() for line in _folded(text) if line[:4].upper() == "RUN "][:MOST_COMMANDS]
+    if name == "justfile":
+        return "", [line.strip().lstrip("@-") for line in _folded(text) if line[:1] in (" ", "\t")][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
         return "", [line.strip().lstrip("@-+") for line in _folded(text) if line.startswith("\t")][:MOST_COMMANDS]
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
@@ -85,6 +97,101 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if place in _SHELL_FILES or name in (".envrc", "postinst", "preinst", "jenkinsfile"):
         return "", [text]
     return "", []
+
+
+# Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
+_TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
+_GROOVY: Final = Lazy(
+    rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
+)
+_QUOTED_IN: Final = {
+    "jenkinsfile": _GROOVY,
+    "gradle": _GROOVY,
+    "kts": _GROOVY,
+    "rs": Lazy(
+        rf"\bCommand::new\s*\(\s*{_TEXT}\s*\)(?:\s*\.args?\s*\(\s*&?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]?\s*\))*"
+    ),
+    "txt": Lazy(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{_TEXT}"),
+    "gyp": Lazy(r"<!@?\(([^)]*)\)"),
+    "ini": Lazy(r"(?m)^\s*commands\w*\s*=\s*((?:\S[^\n]*)?(?:\n[ \t]+[^\n]+)*)"),
+    "csproj": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "props": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "targets": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
+    "tf": Lazy(rf"(?m)^\s*(?:command|program|inline)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"),
+    "toml": Lazy(
+        rf"(?m)^\s*(?:cmd|run|shell|runner|\w+-wrapper|linker|exec|command)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
+    ),
+}
+_BY_ENDING: Final = (".gradle", ".kts", ".rs", ".txt", ".csproj", ".props", ".targets", ".tf", ".toml", ".gyp", ".ini")
+_PARTS: Final = Lazy(_TEXT)
+_RUBY: Final = frozenset({"rakefile", "gemfile", "vagrantfile", "guardfile", "fastfile", "podfile"})
+_OF_GIT: Final = frozenset({".gitconfig", "gitconfig", "config", ".hgrc", "hgrc"})
+_GIT_RUNS: Final = Lazy(
+    r"(?i)^(?:sshcommand|fsmonitor|pager|editor|textconv|askpass|helper|command|clean|smudge|process|external|program|hook\w*|"
+    r"pre-\w+|post-\w+|update)$"
+)
+
+
+def _words(match: Any) -> str:
+    """The command line of a command in quotation marks: a text, or one a word."""
+    if match.groups():
+        return str(match.group(1))
+    texts = [part.strip("\"'") for part in _PARTS.findall(match.group())]
+    plain = [text.replace('\\"', '"').replace("\\n", "\n") for text in texts]
+    return plain[0] if len(plain) == 1 else shlex.join(plain)
+
+
+def _of_git(value: str) -> str:
+    return value.strip().strip("\"'").lstrip("!")
+
+
+# Settings by which a machine no longer asks whom it talks to, and a source of packages that nobody vouches for.
+_UNGUARDED: Final = Lazy(
+    r"(?im)^\s*(?:strict-ssl\s*[= ]\s*\"?false|sslverify\s*=\s*(?:false|0)|check[_-]certificate\s*=\s*off|"
+    r"--?insecure\b|insecure\s*$|"
+    r"ssl_verify\s*:\s*false|trusted-host\s*=|strictssl\s*[:=]\s*false|enableStrictSsl:\s*false|unsafeHttpWhitelist:|"
+    r"(?:@[\w-]+:)?registry\s*=\s*\"?http://|(?:extra-)?index-url\s*=\s*http://|npmRegistryServer:\s*[\"']?http://)"
+)
+_OF_CLIENTS: Final = frozenset({
+    ".npmrc", ".yarnrc", ".yarnrc.yml", "pip.conf", "pip.ini", ".gitconfig", "gitconfig", ".curlrc", ".wgetrc",
+    ".condarc", "npmrc", ".pypirc",
+})  # fmt: skip
+_NEAR: Final = Lazy(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)")
+
+
+def unguarded(written: Written) -> str:
+    """The setting of a client by which it no longer asks whom it talks to; empty for none."""
+    if last_name(written.path).lower() not in _OF_CLIENTS:
+        return ""
+    text = written.flow.text[:MAX_FLOW]
+    match = _UNGUARDED.search(text)
+    return match.group().strip() if match is not None and not _NEAR.search(text) else ""
+
+
+def gives_secrets(written: Written) -> bool:
+    """Whether a workflow hands all secrets of a repository to a command or a host."""
+    return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None
+
+
+_ALL_SECRETS: Final = Lazy(
+    r"(?i)(?:https?://|\b(?:curl|wget|nc|echo|cat|printf|node|python3?|base64)\b)[^\n]{0,300}\$\{\{\s*toJSON\(\s*secrets\s*\)|"
+    r"\$\{\{\s*toJSON\(\s*secrets\s*\)\s*\}\}[^\n]{0,300}(?:https?://|\|)"
+)
+
+
+def lends_rights(written: Written) -> bool:
+    """Whether a workflow runs what a stranger proposes with the rights of the repository itself.
+
+    Source: GitHub Security Lab, `Keeping your GitHub Actions and workflows secure`, part 1.
+    """
+    text = written.flow.text[:MAX_FLOW]
+    return _FROM_STRANGER.search(text) is not None and _OF_STRANGER.search(text) is not None
+
+
+_FROM_STRANGER: Final = Lazy(r"(?m)^\s*(?:on:.*|-\s*|)\b(?:pull_request_target|workflow_run)\b")
+_OF_STRANGER: Final = Lazy(
+    r"\bref:\s*[\"']?(?:\$\{\{\s*github\.(?:event\.pull_request\.head\.|head_ref)|refs/pull/)|gh\s+pr\s+checkout"
+)
 
 
 def _scheduled(line: str) -> str:
@@ -125,6 +232,40 @@ def parsed_yaml(text: str) -> Any:
         return None
     finally:
         loader.dispose()
+
+
+_BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
+_SETTING: Final = Lazy(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
+_LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter than what comes in
+
+
+def parsed_hcl(text: str) -> dict[str, Any]:
+    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out."""
+    root: dict[str, Any] = {}
+    open_blocks = [root]
+    for line in text[:_MOST_YAML].splitlines():
+        block, setting = _BLOCK.match(line), _SETTING.match(line)
+        if block is not None and len(open_blocks) < _DEEPEST:
+            inner: dict[str, Any] = {}
+            if block.group(1) not in _LEAVES:
+                open_blocks[-1][f"{block.group(1)}{block.group(2)}#{len(open_blocks[-1])}"] = inner
+            if not block.group(3):
+                open_blocks.append(inner)
+        elif line.strip().startswith("}") and len(open_blocks) > 1:
+            open_blocks.pop()
+        elif setting is not None:
+            value = setting.group(2)
+            if value.startswith("{") and not value.endswith("}"):
+                open_blocks.append(open_blocks[-1].setdefault(setting.group(1), {}))
+            else:
+                open_blocks[-1][setting.group(1)] = _setting(value)
+    return root
+
+
+def _setting(value: str) -> Any:
+    if value[:1] == "[":
+        return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]
+    return True if value == "true" else False if value == "false" else value.strip('"')
 
 
 def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:

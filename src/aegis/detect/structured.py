@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
+from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import parsed_json, parsed_yaml
+from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
-_ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*"})
 _DELETES: Final = frozenset({
     "delete", "destroy", "drop", "purge", "remove", "terminate", "wipe", "truncate", "deprovision", "nuke", "erase",
     "teardown",
@@ -60,14 +60,16 @@ _MAY_TELL: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bstatement\b|forward|redirect_?to|\bvolumes\b|\bverbs\b|principal"
+    r"docker\.sock|\bstatement\b|forward|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
+    r"collaborators|/keys\b|read_only|visibility"
 )
 
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
 _MANIFEST: Final = one_of(
-    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*Statement:|\"(?:match_all)\""
+    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*Statement:|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
 )
+_WHOLE_HOST: Final = frozenset({"mount /", "0.0.0.0/0"})
 _MOST_DOCUMENTS: Final = 16
 
 
@@ -87,14 +89,18 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     deed = _deed(tool, arguments)
     if _may_delete(deed):
         found.extend(_deleted(deed, arguments))
+    elif not _CHANGES.isdisjoint(words_of(deed)) and not _SEVERAL.isdisjoint(words_of(deed)):
+        found.extend(_updated(deed, arguments))
     elif not _ENDS.isdisjoint(words_of(deed)):
         found.extend(_ended(deed, arguments))
     if _MAY_TELL(together):
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, tool))
-            for name, text in value.items() if not to_files else ():
+            for name, text in value.items():
                 if isinstance(text, str) and _MANIFEST(text):
-                    found.extend(_of_manifest(f"{pointer}/{escape(str(name))}", text, tool))
+                    told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
+                    # What is only written is a document still, unless it hands over the whole machine.
+                    found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
     return found
 
 
@@ -106,7 +112,11 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a call does in words: the tool's name, behind the member that says which of its deeds is asked for."""
     for name in _ACTIONS:
         value = arguments.get(name)
-        if isinstance(value, str) and value.replace("_", "").replace("-", "").isalpha() and len(value) < _LONGEST_DEED:
+        if (
+            isinstance(value, str)
+            and value.replace("_", "").replace("-", "").replace(".", "").isalpha()
+            and len(value) < _LONGEST_DEED
+        ):
             return f"{value} {tool}"
     return tool
 
@@ -132,21 +142,17 @@ def _may_delete(tool: str) -> bool:
     return not _DELETES.isdisjoint(words_of(tool)) or tool.lower().startswith(("flush", "deletemany"))
 
 
-def _plain(name: str) -> str:
-    return "".join(char for char in name.lower() if char.isalnum())
-
-
 def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     """What a tool that deletes deletes: named by one of its arguments, or selected by one that selects all."""
     words = words_of(tool)
     known = words_of_resources()
     resource = next((known[word] for word in reversed(words) if word in known), None)
-    members = {_plain(str(name)): (str(name), value) for name, value in arguments.items()}
+    members = {plain(str(name)): (str(name), value) for name, value in arguments.items()}
     kind = next((members[name][1] for name in _KINDS if name in members), None)
     if resource is None and isinstance(kind, str):  # `kubectl_delete` of a namespace: the kind is an argument
         resource = known.get(kind.lower())
     selected = next(
-        (members[name] for name in sorted(_SELECTS & members.keys()) if _is_everything(members[name][1])), None
+        (members[name] for name in sorted(_SELECTS & members.keys()) if is_everything(members[name][1])), None
     )
     if selected is not None and (resource is None or resource in ("table", "database")) and not _has_plain_name(words):
         told = ResourceEffect("delete", "record", "all", (selected[0],), "", f"{tool} {selected[0]}")
@@ -162,7 +168,7 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
         written, value = members[name]
         values = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str) and one]
         if values:
-            every = any(one.lower() in _ALL for one in values) or any(
+            every = any(one.lower() in ALL for one in values) or any(
                 members[force][1] in (True, "true", "all") for force in _FORCES & members.keys()
             )
             scope: EffectScope = "all" if every else "many" if len(values) > 1 else "one"
@@ -171,26 +177,24 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             return
 
 
+_SEVERAL: Final = frozenset({"many", "all", "bulk", "query"})
+
+
+def _updated(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """What a tool changes that changes all that a condition selects, where it selects everything."""
+    for name, value in arguments.items():
+        if plain(str(name)) in _SELECTS and is_everything(value):
+            yield Told(f"/{escape(str(name))}", ResourceEffect("write", "record", "all", (name,), "", deed))
+
+
 def _names_all(value: Any) -> bool:
     listed = value if isinstance(value, list) else [value]
-    return any(isinstance(one, str) and one.lower() in _ALL for one in listed)
+    return any(isinstance(one, str) and one.lower() in ALL for one in listed)
 
 
 def _has_plain_name(words: tuple[str, ...]) -> bool:
     """Whether a tool deletes one thing by its name: `delete_one`, `remove_item`."""
     return not {"one", "item", "row", "key"}.isdisjoint(words)
-
-
-def _is_everything(value: Any) -> bool:
-    """Whether a condition selects everything there is."""
-    if value == {} or (isinstance(value, str) and value.strip() in ("{}", "*", "*:*", "1=1", "true")):
-        return True
-    if isinstance(value, dict):
-        if "match_all" in value:
-            return True
-        inner = value.get("query")
-        return isinstance(inner, dict) and _is_everything(inner)
-    return False
 
 
 def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -217,10 +221,19 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
             )
 
 
+_TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
+
+
 def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
     """What a manifest does that is given as text, of JSON or YAML."""
-    for document in text.split("\n---")[:_MOST_DOCUMENTS]:
-        value = parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
+    if _TERRAFORM.search(text) is not None:
+        documents: list[Any] = [parsed_hcl(text)]
+    else:
+        documents = [
+            parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
+            for document in text.split("\n---")[:_MOST_DOCUMENTS]
+        ]
+    for value in documents:
         if isinstance(value, dict):
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
@@ -229,7 +242,7 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
 
 def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """What the members of one object do."""
-    members = {_plain(str(name)): inner for name, inner in value.items()}
+    members = {plain(str(name)): inner for name, inner in value.items()}
     for name in ("privileged", "hostpid", "hostnetwork", "hostipc"):
         if members.get(name) in (True, "true") and name != "hostnetwork":
             yield ResourceEffect("escalate", "container-host", "all", (name,), "", f"{name}: true")
@@ -251,7 +264,9 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
         yield from _forwards(members)
     yield from _mounts(members)
     yield from _rights(members)
-    yield from _requests(members, tool)
+    yield from _opened(members, tool)
+    yield from _database_command(members)
+    yield from of_request(members, deletes=_may_delete(tool))
 
 
 # Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).
@@ -285,10 +300,10 @@ def _mounts(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
             if isinstance(one, str):
                 given.append(one[:3] if one[1:3] == ":\\" else one.split(":", 1)[0])
             elif isinstance(one, dict):
-                plain = {_plain(str(key)): inner for key, inner in one.items()}
-                if str(plain.get("type", "bind")) == "bind":
+                held = {plain(str(key)): inner for key, inner in one.items()}
+                if str(held.get("type", "bind")) == "bind":
                     given.extend(
-                        str(plain[key]) for key in ("source", "src", "hostpath") if isinstance(plain.get(key), str)
+                        str(held[key]) for key in ("source", "src", "hostpath") if isinstance(held.get(key), str)
                     )
     host = members.get("hostpath")
     if isinstance(host, dict) and isinstance(host.get("path"), str):
@@ -303,6 +318,12 @@ _HOST_PLACES: Final = frozenset({
     "system-file", "container-host", "account", "group", "credential", "boot", "kernel", "device", "startup", "service",
     "task", "program", "library",
 })  # fmt: skip
+
+
+_REACHED_BY: Final = (
+    "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
+    "sourceaddressprefix",
+)  # fmt: skip
 
 
 def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
@@ -329,19 +350,63 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
     for name in ("policyarn", "policy", "role"):
         given = members.get(name)
-        if isinstance(given, str) and given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}:
+        if isinstance(given, str) and (
+            given.lower() == "roles/owner" or given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}
+        ):
             yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
-    for name in ("acl", "member", "cidrip", "cidr", "sourceranges", "cidripv6", "cidrblock", "sourceaddressprefix"):
+    for name in _REACHED_BY:
         given = members.get(name)
         for one in given if isinstance(given, list) else [given]:
             if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
-                yield ResourceEffect(
-                    "expose", "storage" if name in ("acl", "member") else "cloud-resource", "all", (one,), "", one
-                )
+                resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
+                yield ResourceEffect("expose", resource, "all", (one,), "", one)
+
+
+# Members that say that everybody may reach something, and members that keep everybody from it.
+_OPENS: Final = (
+    "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
+)  # fmt: skip
+_SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
+_CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
+_HOUSES: Final = frozenset({"repo", "repository", "project", "gist"})
+
+
+def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """What a member opens to everyone by being switched, or a repository by being made public."""
+    for name in _OPENS:
+        if members.get(name) in ON:
+            yield ResourceEffect("expose", "cloud-resource", "one", (name,), "", f"{name}: {members[name]}")
+    for name in _SHUTS:
+        if members.get(name) in OFF and name in members:
+            yield ResourceEffect("expose", "storage", "all", (name,), "", f"{name}: {members[name]}")
+    words = set(words_of(tool))
+    made_public = members.get("visibility") == "public" or (members.get("private") in OFF and "private" in members)
+    if made_public and words & _CHANGES and words & _HOUSES:
+        yield ResourceEffect("expose", "repository", "one", ("public",), "", "visibility: public")
+
+
+def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """What a command of a document database deletes that is given as a document."""
+    if members.get("dropdatabase") in (1, True, "1"):
+        yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
+    elif isinstance(members.get("drop"), str) and len(members) <= _FEW:
+        yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
+    deletes = members.get("deletes")
+    for one in deletes if isinstance(deletes, list) else ():
+        if isinstance(one, dict) and one.get("q") == {} and one.get("limit", 0) == 0:
+            yield ResourceEffect("delete", "record", "all", (), "", "deletes")
+
+
+_FEW: Final = 3
 
 
 def _admits(members: Mapping[str, Any]) -> bool:
     """Whether a rule of a network opens a port that administrators and databases use, or every port."""
+    if "egress" in (members.get("type"), members.get("direction")):
+        return False
+    inner = [one for name in ("allowed", "allow", "rules") for one in members.get(name) or () if isinstance(one, dict)]
+    if any(_admits({plain(str(name)): value for name, value in one.items()}) for one in inner):
+        return True
     ports = [members.get(name) for name in ("fromport", "port", "toport", "ports", "portrange", "destinationportrange")]
     protocol = str(members.get("ipprotocol", members.get("protocol", "")))
     return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)
@@ -383,53 +448,3 @@ def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:
 _BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
 _METHODS: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
 _MOST_WORDS: Final = 64
-
-
-def _requests(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
-    """A request to the API of a server: a deletion of everything, a query that selects all."""
-    method = members.get("method", members.get("httpmethod", members.get("verb")))
-    path = next(
-        (members[name] for name in ("path", "endpoint", "url", "uri", "route") if isinstance(members.get(name), str)),
-        "",
-    )
-    if isinstance(method, str) and path:
-        plain = path.split("?", 1)[0].rstrip("/")
-        last = plain.rpartition("/")[2]
-        if method.upper() == "DELETE":
-            if last in _ALL or not plain.replace("://", "").strip("/"):
-                yield _request("delete", "table", "all", path)
-            elif _NAMESPACE.search(plain):
-                yield _request("delete", "namespace", "all", path)
-            else:
-                kinds = [words_of_resources().get(part) for part in plain.lower().split("/")[-2:]]
-                resource = next((kind for kind in reversed(kinds) if kind in _HELD), None)
-                if resource is not None:
-                    yield _request("delete", resource, "one", path)
-                elif kinds[-1:] == ["account"]:
-                    yield _request("disable", "account", "all", path)
-        elif last == "_delete_by_query" and (members.get("body") is None or _is_everything(members.get("body"))):
-            yield _request("delete", "record", "all", path)
-        if method.upper() in ("POST", "PUT"):
-            if _RUNS_CODE.search(plain) is not None:
-                yield _request("execute", "program", "one", path)
-            elif _ON_NODE.search(plain) is not None:
-                yield _request("escalate", "container-host", "one", path)
-    index = members.get("index")
-    if isinstance(index, str) and index.lower() in _ALL and _may_delete(tool):
-        yield _request("delete", "table", "all", index)
-
-
-# Where servers run what they are sent: a build server's console, an agent's checks, jobs of a cluster of workers.
-_RUNS_CODE: Final = Lazy(
-    r"/scriptText$|/script$|/v1/agent/(?:check|service)/register$|/ws/v1/cluster/apps$|/v1/submissions/create$|"
-    r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
-)
-_ON_NODE: Final = Lazy(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
-_HELD: Final[frozenset[Resource]] = frozenset(
-    {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup"}
-)
-_NAMESPACE: Final = Lazy(r"/api/v1/namespaces/[^/]+$")
-
-
-def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:
-    return ResourceEffect(verb, resource, scope, (shown,), "", shown)

@@ -148,6 +148,33 @@ def run_by(tool: str, texts: Sequence[Text]) -> list[Text]:
     ]
 
 
+_PUTS: Final = frozenset({
+    "backup", "convert", "copy", "cp", "download", "dump", "export", "extract", "fetch", "install", "link", "move",
+    "mv", "record", "rename", "render", "restore", "save", "symlink", "unpack", "untar", "unzip",
+})  # fmt: skip
+_TARGETS: Final = frozenset({"dest", "destination", "dst", "out", "outfile", "output", "target", "to"})
+_OF_PLACES: Final = frozenset({"path", "file", "dir", "directory", "folder", "filename"})
+
+
+@lru_cache(maxsize=8_192)
+def puts_by_name(tool: str) -> bool:
+    """Whether a tool's name says that it puts a file at a place that one of its arguments names."""
+    return not _PUTS.isdisjoint(words_of(tool))
+
+
+def put_at(tool: str, texts: Sequence[Text]) -> list[Text]:
+    """The arguments that name where a tool puts a file which is none of its arguments: a download, a copy."""
+    if not puts_by_name(tool):
+        return []
+    return [text for text in texts if text.role == "path" and not text.is_key and _is_target(text.path)]
+
+
+@lru_cache(maxsize=8_192)
+def _is_target(pointer: str) -> bool:
+    words = words_of(pointer.rpartition("/")[2])
+    return not _TARGETS.isdisjoint(words) or (words[:1] in (("save",), ("new",)) and not _OF_PLACES.isdisjoint(words))
+
+
 _ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "ts": "node", "php": "php", "sql": "sql"}
 
 

@@ -162,10 +162,15 @@ def read_control(reader: Reader, clock: Clock = system_clock) -> ControlState:
     """The control state as a view of the store holds it."""
     return ControlState(
         epoch=reader.head().epoch,
-        stopped=frozenset(name_skeleton(document.key) for document in _every(reader, COLLECTION, "revoked")),
+        stopped=frozenset(name_skeleton(document.key) for document in list_stopped(reader)),
         contained={(one.of, one.subject): one for one in list_contained(reader)},
         clock=clock,
     )
+
+
+def list_stopped(reader: Reader) -> Iterator[Document]:
+    """The switches of the agents that are stopped, by their names."""
+    return _every(reader, COLLECTION, "revoked")
 
 
 def list_contained(reader: Reader) -> Iterator[Contained]:
@@ -230,7 +235,7 @@ def set_agent(agent: str, *, state: str, reason: str, principal: str, only_new: 
 def _restored(reader: Reader, body: dict[str, Any]) -> Iterator[Document]:
     """What is stopped under names that look like the one that is restored: one of them would keep it stopped."""
     agent: str = body["agent"]
-    for stored in _every(reader, COLLECTION, "revoked"):
+    for stored in list_stopped(reader):
         if stored.key != agent and name_skeleton(stored.key) == name_skeleton(agent):
             restored = orjson.dumps(body | {"agent": stored.key})
             yield Document(

@@ -25,6 +25,7 @@ MAX_READ: Final = 16_384  # characters before a call in which a promise is looke
 RUN_WORDS: Final = 8  # words in a row of an instruction that no model writes by chance
 _WINDOW: Final = 48  # words that are hashed at once
 _AROUND: Final = 240  # characters around a quotation in which it may be refused
+_REPORTED: Final = ("that ", "dass ")  # words after which it is told what somebody did, or is to do
 _ASCII_WORD: Final = r"\b(?:%s)\b"
 
 CHANGES: Final = frozenset({"write", "external_send"})
@@ -89,7 +90,8 @@ def promises_reading(reasoning: Reasoning) -> bool:
     if purpose and words.purposes.search(purpose) and not words.acts.search(purpose):
         return True
     text = folded(reasoning.text[-MAX_READ:])
-    end = max((match.end() for match in words.promises.finditer(text)), default=-1)
+    found = words.promises.finditer(text)
+    end = max((match.end() for match in found if not text[: match.start()].endswith(_REPORTED)), default=-1)
     return end >= 0 and not words.acts.search(text[end:])
 
 

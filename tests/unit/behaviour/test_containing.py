@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aegis.behaviour.containing import EventCounts, Noted, counted, may_count, note
+from aegis.behaviour.containing import Caller, EventCounts, Noted, counted, may_count, note
 from aegis.core.behaviour import ContainmentRule
 from aegis.core.outcome import Risk
 from aegis.core.times import MICROS
@@ -56,7 +56,7 @@ def test_reason_and_severity_narrow_what_counts() -> None:
 def test_refusals_that_follow_from_a_stop_or_say_to_wait_do_not_count() -> None:
     rule = ContainmentRule(counts={"blocked": 1}, within=MICROS, of="agent", does="suspend", lasts=MICROS)
     for reason, fires in {"revoked": False, "rate_limited": False, "policy_denied": True}.items():
-        noted = note(attack(reason=reason), (), "bot")
+        noted = note(attack(reason=reason), (), Caller("bot"))
         assert noted is not None
         assert (counted(EventCounts(), [rule], noted, "agent", 1) is not None) is fires
 
@@ -67,7 +67,7 @@ def test_categories_are_different_kinds_of_attack() -> None:
     said = [("sql_injection", 1), ("sql_injection", 2), ("pii", 3), ("ssrf", 4)]
     fired = []
     for category, moment in said:
-        noted = note(attack(), [{"category": category, "severity": "high"}], "bot")
+        noted = note(attack(), [{"category": category, "severity": "high"}], Caller("bot"))
         assert noted is not None
         fired.append(counted(tally, [rule], noted, "agent", moment) is not None)
     assert fired == [False, False, False, True]
@@ -82,7 +82,9 @@ def test_an_allowed_call_counts_for_nothing() -> None:
 
 
 def test_undecided_bodies_are_alarms_too() -> None:
-    noted = note({"kind": "alarm", "action": "uncovered", "receipt_id": "r", "principal": "p", "agent": "a"}, (), "p")
+    noted = note(
+        {"kind": "alarm", "action": "uncovered", "receipt_id": "r", "principal": "p", "agent": "a"}, (), Caller("p")
+    )
     assert noted is not None
     assert noted.measures == {"alarms", "undecided"}
 

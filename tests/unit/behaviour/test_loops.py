@@ -65,7 +65,7 @@ def test_a_clock_that_is_set_back_frees_nothing() -> None:
 def test_what_is_remembered_of_one_session_is_bounded() -> None:
     trail = Trail()
     names(trail, [step(moment, moment) for moment in range(1, 4 * MAX_CALLS)])
-    assert len(trail._times) <= MAX_CALLS
+    assert len(trail.times) <= MAX_CALLS
 
 
 def test_what_is_off_is_not_looked_at() -> None:

@@ -21,9 +21,10 @@ from aegis.errors import ConfigError, Problem
 
 Makes = Literal[
     "join", "same", "home", "temp", "here", "parent", "environment", "format", "replace", "concat", "lower", "split",
-    "base64", "hex", "codes", "reversed", "inside",
+    "base64", "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "member", "first", "part",
+    "separator", "key", "values", "pairs",
 ]  # fmt: skip
-Runs = Literal["command", "words", "split", "rest", "code", "statement"]
+Runs = Literal["command", "line", "words", "split", "rest", "code", "statement"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
 
 
@@ -34,6 +35,9 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of what says that a file is opened for writing, `inline_mode` that its name begins with that. `paths` says that a
     value counts where it is a path; `on` are words of which what it is called on must hold one; `everything` are
     values that stand for all of a resource, and `empty` is the place of a condition that nothing must stand in.
+    `registry` says that the values are a key of the Windows registry, the name of a value in it and its data; where
+    the key is not known, it is the `resource`.
+    `hosts` says that the value is a URL or a host, whose resource is read from it.
     `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
     """
 
@@ -48,6 +52,8 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     flags: int | None = None
     inline_mode: bool = False
     paths: bool = False
+    hosts: bool = False
+    registry: bool = False
     on: tuple[str, ...] = ()
     everything: tuple[str, ...] = ()
     empty: int | None = None

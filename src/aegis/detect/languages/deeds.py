@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -13,8 +12,11 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
+from aegis.detect.languages.names import ProgramNames, parameters, result_of
 from aegis.detect.languages.requests import (
+    ASKS_SERVER,
     FETCHES,
+    GRAVE_ON_SERVER,
     GRAVE_STATEMENT,
     SPEAKS_OF_CLOUD,
     cloud_command,
@@ -26,32 +28,27 @@ from aegis.detect.languages.requests import (
 )
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
-    BoundName,
     Called,
     CodeLanguage,
     arguments_of,
-    bound,
     called,
+    canonical,
     text_of,
 )
 from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
 from aegis.detect.paths import KNOWN_SECRETS, is_secret_file, matched
-from aegis.detect.resources import place_of
+from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.tamper import tampering_write
+from aegis.detect.shell.uses import HIVES, is_key, written_value
 
+_HANDED: Final = frozenset({
+    "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
+    "__send__", "submit", "apply", "thread", "callback",
+})  # fmt: skip
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
-_KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument"})
+_KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
-_REQUIRED: Final = Lazy(
-    r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
-)
-_PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
-_PARAMETER: Final = frozenset({
-    "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
-    "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
-    "assignment_pattern", "keyword_parameter",
-})  # fmt: skip
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
 
@@ -79,24 +76,21 @@ class _Program:
     def __init__(self, nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]):
         self._known: KnownCalls = calls_of(language)
         self._language = language
-        self._aliases = dict(aliases)
+        self._names = ProgramNames(nodes, language, aliases, MOST_CALLS)
         self._nodes = nodes
         self._scope: NameScope | None = None
-        self._functions: dict[str, Node] = {}
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
         self._programs: dict[str, None] = {}
         self._statements: dict[str, None] = {}
         self._brought: set[str] = set()  # files that the program writes
         self._asks_cloud: bool | None = None
-        for node in nodes.get("function", ()):
-            name = text_of(node.child_by_field_name("name"))
-            if name:
-                self._functions.setdefault(name, node)
-        self._alias_names()
+        for name, module in list(self._names.loaded()):
+            for text in self.scope().value(module).known[:1]:
+                self._names.aliases.setdefault(name, text.removeprefix("node:"))
         ends = self._known.ends
         self._ends = ends | {
-            name.lower() for name, target in self._aliases.items() if target.rpartition(".")[2].lower() in ends
+            name.lower() for name, target in self._names.aliases.items() if target.rpartition(".")[2].lower() in ends
         }
 
     def deeds(self) -> ProgramDeeds:
@@ -113,16 +107,18 @@ class _Program:
             for text in self.scope().value(node).known:
                 self._command(text)
             return
-        if self._language == "python" and self._looks_up(node):
+        if self._looks_up(node):
             return
         last = _last_name(node, self._language)
+        if last in _HANDED:
+            self._hand(called(node), node)
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud():
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if last not in self._ends:
             return
         parts = called(node)
-        for name in self._names(parts):
+        for name in self._names.full(parts):
             entries = self._known.does.get(name)
             if entries is not None:
                 for entry in entries:
@@ -132,14 +128,31 @@ class _Program:
     def _looks_up(self, node: Node) -> bool:
         """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""
         function = node.child_by_field_name("function")
-        names = None if function is None else looked_up(function, self.scope, self._aliases)
-        if names is None:
+        found = None if function is None else looked_up(function, self._language, self.scope, self._names.aliases)
+        if found is None:
             return False
-        self._add("execute", "program", "one", text_of(function)[:_SHOWN], text_of(node)[:_SHOWN])
-        for name in names:
-            for entry in self._known.does.get(name, ()):
-                self._do(entry, Called(None, name, arguments_of(node)), node)
-        return True
+        entries = [entry for name in found.names for entry in self._known.does.get(name, ())]
+        odd = not found.is_plain and not (found.names and all(name in self._known.makes for name in found.names))
+        if odd:
+            self._add("execute", "program", "one", text_of(function)[:_SHOWN], text_of(node)[:_SHOWN])
+        for entry in entries:
+            self._do(entry, Called(None, "", arguments_of(node)), node)
+        return bool(entries) or odd
+
+    def _hand(self, parts: Called, node: Node) -> None:
+        """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
+        if not parts.arguments:
+            return
+        function, *rest = parts.arguments
+        name = text_of(function)
+        plain = canonical(name) if name[:1].isalpha() else ""
+        head, dot, tail = plain.partition(".")
+        names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",) if plain else self.scope().value(function).known
+        if not rest and parts.receiver is not None:
+            rest = [parts.receiver]
+        for one in names:
+            for entry in self._known.does.get(one.lower(), ()):
+                self._do(entry, Called(None, "", tuple(rest)), node)
 
     def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
@@ -158,130 +171,60 @@ class _Program:
     def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
-            names: dict[str, list[BoundName]] = defaultdict(list)
-            for kind in ("assign", "loop", "alias"):
-                for node in self._nodes.get(kind, ()):
-                    for one in bound(node):
-                        names[one.name].append(one)
-            for node in self._nodes.get("call", ())[:MOST_CALLS]:
-                self._bind_parameters(node, names)
-            for several in names.values():
-                several.sort(key=lambda one: one.whole.start_byte)
-            self._scope = NameScope(names, self._made)
+            self._scope = NameScope(self._names.bounds(), self._made)
         return self._scope
-
-    def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
-        """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
-        field = (
-            node.child_by_field_name("function")
-            or node.child_by_field_name("method")
-            or node.child_by_field_name("name")
-        )
-        own = (
-            self._functions.get(text_of(field)) if field is not None and field.type in ("identifier", "name") else None
-        )
-        if own is not None:
-            for parameter, argument in zip(_parameters(own), arguments_of(node), strict=False):
-                names[parameter].append(BoundName(parameter, argument, node))
-        block = node.child_by_field_name("block")
-        if block is not None:
-            receiver = node.child_by_field_name("receiver")
-            for parameter in _parameters(block)[:1]:
-                if receiver is not None:
-                    names[parameter].append(BoundName(parameter, receiver, node, each=True))
-        elif self._language in ("javascript", "typescript"):
-            given = arguments_of(node)
-            parts = called(node) if given and given[0].type in ("arrow_function", "function_expression") else None
-            if parts is not None and parts.receiver is not None and parts.name in ("forEach", "map", "filter"):
-                for parameter in _parameters(given[0])[:1]:
-                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
-
-    def _alias_names(self) -> None:
-        """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
-        if self._language not in ("javascript", "typescript"):
-            return
-        for node in self._nodes.get("import", ()):
-            source = node.child_by_field_name("source")
-            if source is not None:
-                self._import(node, text_of(source).strip("'\"`").removeprefix("node:").replace("/", "."))
-        for node in self._nodes.get("assign", ()):
-            right = node.child_by_field_name("value") or node.child_by_field_name("right")
-            left = node.child_by_field_name("name") or node.child_by_field_name("left")
-            if right is None or left is None or right.end_byte - right.start_byte > 120:
-                continue
-            match = _REQUIRED.match(text_of(right))
-            if match is None:
-                continue
-            module = match.group(1).replace("/", ".") + match.group(2)
-            if left.type == "identifier":
-                self._aliases[text_of(left)] = module
-            for member in left.named_children if left.type == "object_pattern" else ():
-                key, value = member.child_by_field_name("key"), member.child_by_field_name("value")
-                self._aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}"
-
-    def _import(self, node: Node, module: str) -> None:
-        for clause in node.named_children:
-            for one in clause.named_children if clause.type == "import_clause" else ():
-                if one.type == "identifier":
-                    self._aliases[text_of(one)] = module
-                elif one.type == "namespace_import":
-                    self._aliases[text_of(one.named_children[-1])] = module
-                elif one.type == "named_imports":
-                    for member in one.named_children:
-                        name, alias = member.child_by_field_name("name"), member.child_by_field_name("alias")
-                        self._aliases[text_of(alias or name)] = f"{module}.{text_of(name)}"
-
-    def _names(self, parts: Called) -> list[str]:
-        """The names under which a call may be known, the fullest first."""
-        name = parts.name.strip().lstrip("\\").removeprefix("Kernel.")
-        if parts.receiver is None:
-            if name in self._functions:
-                return []
-            full = self._aliases.get(name, name).lower()
-            full = full.replace("::", ".")
-            if parts.created:
-                return [f"new {full}", full, f"new {full.rpartition('.')[2]}"]
-            return [full, *_shorter(full)]
-        owner = text_of(parts.receiver)
-        match = _REQUIRED.match(owner) if "(" in owner else None
-        if match is not None:
-            owner = match.group(1).replace("/", ".") + match.group(2)
-        if match is None and not _PLAIN_NAME.match(owner):
-            return [f".{name.lower()}"]
-        head, dot, rest = owner.replace("::", ".").replace("->", ".").replace("?.", ".").partition(".")
-        full = (
-            f"{self._aliases.get(head, head)}{dot}{rest}.{name}".lower()
-            .removeprefix("java.nio.file.")
-            .removeprefix("system.io.")
-        )
-        return [full, *_shorter(full), f".{name.lower()}"]
 
     # What calls make
 
     def _made(self, parts: Called, scope: NameScope) -> FollowedValue | None:
-        for name in self._names(parts):
+        for name in self._names.full(parts):
             makes = self._known.makes.get(name)
             if makes is not None:
                 return self._make(makes, parts, scope, method=name.startswith("."))
-        if parts.receiver is None and parts.name in self._functions:
-            body = self._functions[parts.name].child_by_field_name("body")
-            last = body.named_children[-1] if body is not None and body.named_child_count else None
-            if last is not None and last.type == "return_statement" and last.named_child_count:
-                return scope.value(last.named_children[0], 6)
-        return None
+        if not parts.arguments and parts.name.lower() in HIVES:
+            return FollowedValue((parts.name,))
+        owner = "" if parts.receiver is None or parts.arguments else canonical(text_of(parts.receiver)).lower()
+        if owner and self._known.makes.get(owner) == "environment":  # `process.env.HOME`
+            return variable((parts.name,), ())
+        own = self._names.own(parts)
+        result = None if own is None else result_of(own)
+        if own is not None and result is not None:
+            given = dict(zip(parameters(own), map(scope.value, parts.arguments), strict=False))
+            return scope.value_with(given, result, 6)
+        return self._of_each(parts, scope)
+
+    def _of_each(self, parts: Called, scope: NameScope) -> FollowedValue | None:
+        """What is made of each item of a list: `list.map(c => ...)`, `map(chr, list)`."""
+        if parts.name not in ("map", "collect") or not parts.arguments:
+            return None
+        function, listed = parts.arguments[0], parts.receiver
+        if listed is None:
+            listed = parts.arguments[-1] if len(parts.arguments) == 2 else None
+        if listed is None:
+            return None
+        own = self._names.functions.get(text_of(function), function)
+        body, named = result_of(own), parameters(own)
+        if body is not None and named:
+            return scope.each(scope.value(listed), named[0], body)
+        name = text_of(function).lower()
+        makes = self._known.makes.get(name) or self._known.makes.get(f".{name.removeprefix('&:')}")
+        items = scope.value(listed).items
+        if makes is None or not items:
+            return None
+        return FollowedValue((), tuple(make(makes, [item], plainly=False, method=False) for item in items))
 
     def _make(self, makes: Makes, parts: Called, scope: NameScope, *, method: bool) -> FollowedValue:
         given = [scope.value(argument) for argument in parts.arguments if argument.type not in _KEYWORDS]
         every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
         if makes == "environment":
             return variable((parts.name,) if not parts.arguments else every[0].known, given[1:2])
-        plainly = self._language in _JOINS_PLAINLY or self._names(parts)[0].endswith("path.join")
+        plainly = self._language in _JOINS_PLAINLY or self._names.full(parts)[0].endswith("path.join")
         return make(makes, every, plainly=plainly and self._language != "python", method=method)
 
     # What calls do
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
-        if entry.on and not any(word in text_of(parts.receiver).lower() for word in entry.on):
+        if entry.on and not any(word in self._called_on(parts) for word in entry.on):
             return
         if entry.says and not says(entry.says, parts):
             return
@@ -291,6 +234,8 @@ class _Program:
             return
         shown = text_of(node)[:_SHOWN]
         if entry.empty is not None and not _is_empty(parts.arguments, entry.empty):
+            return
+        if entry.registry and self._writes_key(entry, parts, shown):
             return
         if entry.resource is not None:
             values = [text for place in entry.of for text in self._argument(parts, place, entry).known]
@@ -302,6 +247,13 @@ class _Program:
             return
         if entry.paths and len(parts.arguments) > 1:
             return
+        if entry.hosts:
+            for place in entry.of:
+                for text in self._argument(parts, place, entry).known:
+                    reached = host_place(text) if HOLE not in text.partition("://")[2].partition("/")[0] else None
+                    if reached is not None:
+                        self._add(entry.does, reached, entry.scope, text, shown)
+            return
         verb = self._verb(entry, parts, scope)
         for place in entry.of:
             for text in self._argument(parts, place, entry).every:
@@ -312,6 +264,23 @@ class _Program:
                     verb, path = ("write" if text.startswith(">") else "read"), text.lstrip("<> ")
                 if not entry.paths or "/" in path or "\\" in path or path.startswith("~"):
                     self._touch(verb, path, entry.scope, shown)
+
+    def _called_on(self, parts: Called) -> str:
+        """What a method is called on, in small letters: its name, and what that was made of."""
+        name = text_of(parts.receiver)
+        made = self.scope().bound_to(name) if name.isidentifier() else ()
+        return " ".join([name, *(text_of(one)[:_SHOWN] for one in made)]).lower()
+
+    def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
+        """Add what a value of a registry key does that is written; false where it is not known which key that is."""
+        key, *rest = (self._argument(parts, place, entry) for place in entry.of)
+        told = [text for text in key.known if HOLE not in text and is_key(text)]
+        name, data = (*(next(iter(one.known), "") for one in rest), "", "")[:2]
+        for text in told:
+            does = written_value(text, name, data)
+            if does is not None:
+                self._add(entry.does, does.resource, does.scope, does.values[0], shown)
+        return bool(told) or entry.resource is None
 
     def _verb(self, entry: CallEntry, parts: Called, scope: NameScope) -> Verb:
         if entry.flags is not None and len(parts.arguments) > entry.flags:
@@ -379,8 +348,8 @@ class _Program:
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
         first = entry.of[0]
         if first >= len(plain):
-            named = self._keyword(parts, entry.keywords)
-            plain, first = ([named] if named is not None else []), 0
+            told = [self._keyword(parts, (name,)) for name in entry.keywords]
+            plain, first = [one for one in told if one is not None], 0
             if not plain:
                 return
         value = scope.value(plain[first])
@@ -389,7 +358,11 @@ class _Program:
             return
         if entry.runs == "statement":
             found = (text.replace(HOLE, "VALUE") for text in value.known)
-            self._statements.update(dict.fromkeys(text for text in found if GRAVE_STATEMENT.search(text)))
+            self._statements.update(dict.fromkeys(text for text in found if self._is_grave(text)))
+            return
+        if entry.runs == "line":
+            pieces = [(*scope.value(one).known, "VALUE")[0] for one in plain[first:]]
+            self._command(" ".join(pieces))
             return
         if entry.runs == "command":
             for text in value.known:
@@ -422,6 +395,12 @@ class _Program:
                 for text in words[0].known if words else ():
                     self._command(text)
 
+    def _is_grave(self, statement: str) -> bool:
+        """Whether a statement is worth a parser: nearly all that programs ask databases are not."""
+        if GRAVE_STATEMENT.search(statement) is not None:
+            return True
+        return GRAVE_ON_SERVER.search(statement) is not None and ASKS_SERVER.search(self._text()) is not None
+
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
         brought = first in self._brought or (len(first) > 1 and first.removeprefix("./") in self._brought)
@@ -439,42 +418,12 @@ class _Program:
             self._command(line)
 
 
-def _shorter(full: str) -> list[str]:
-    parts = full.split(".")
-    return [f"{parts[-2]}.{parts[-1]}"] if len(parts) > 2 else []
-
-
 def _is_empty(arguments: Sequence[Node], place: int) -> bool:
     """Whether a condition selects everything: an object without members."""
     if place >= len(arguments):
         return False
     node = arguments[place]
     return node.type in ("object", "dictionary", "hash") and not node.named_child_count
-
-
-def _parameters(function: Node) -> list[str]:
-    """The names of the parameters of a function or a block, in their order."""
-    listed = function.child_by_field_name("parameters") or function.child_by_field_name("parameter")
-    if listed is None:
-        return []
-    if listed.type == "identifier":
-        return [text_of(listed)]
-    found = []
-    for one in listed.named_children:
-        if one.type not in _PARAMETER and one.type != "variable_name":
-            continue
-        name = (
-            one.child_by_field_name("name")
-            or one.child_by_field_name("left")
-            or one.child_by_field_name("pattern")
-            or one
-        )
-        if name.type not in ("identifier", "variable_name") and name.named_child_count:
-            name = next((child for child in name.named_children if child.type in ("identifier", "variable_name")), name)
-        found.append(text_of(name))
-    if found[:1] in (["self"], ["cls"]):
-        found = found[1:]
-    return found
 
 
 def _last_name(node: Node, language: CodeLanguage) -> str:
@@ -487,7 +436,7 @@ def _last_name(node: Node, language: CodeLanguage) -> str:
         or node.child_by_field_name("type")
     )
     if function is None:
-        return ""
+        return "eval" if node.type == "eval_expression" else ""
     last = (
         function.named_children[-1]
         if function.named_child_count and function.type not in ("identifier", "name")

@@ -7,7 +7,7 @@ public drop or to a machine that has a number and no name.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import re2
@@ -37,9 +37,27 @@ _PERSON: Final = (
     r"document\.cookie|chrome\.cookies\.|browser\.cookies\.|localStorage\b|sessionStorage\b|clipboard\.readText|"
     r"\b(?:e|ev|evt|event)\.(?:key|keyCode|code|which)\b|pyperclip\.paste|input\[type=.?password"
 )
+_OF_PERSON: Final = Lazy(
+    r"document\.cookie|localStorage\b|sessionStorage\b|\b(?:e|ev|evt|event)\.(?:key|keyCode|code|which)\b|"
+    r"clipboard\.readText|pyperclip\.paste"
+)
 _VARIABLE: Final = (
     r"(?:environ(?:\.get)?|getenv|process\.env|ENV|Getenv|GetEnvironmentVariable)\W{1,4}[\"']?\w*"
     r"(?:SECRET|TOKEN|PASSW|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY|APIKEY)\w*"
+)
+# Variables of credentials of well-known services, and the hosts that each is for: whoever else is sent one takes it.
+_OWNED: Final[Mapping[str, tuple[str, ...]]] = {
+    "AWS_SECRET_ACCESS_KEY": ("amazonaws.com", "aws.dev"), "AWS_SESSION_TOKEN": ("amazonaws.com", "aws.dev"),
+    "AWS_ACCESS_KEY_ID": ("amazonaws.com", "aws.dev"), "GITHUB_TOKEN": ("github.com", "githubusercontent.com"),
+    "GH_TOKEN": ("github.com", "githubusercontent.com"), "NPM_TOKEN": ("npmjs.org", "npmjs.com", "github.com"),
+    "NODE_AUTH_TOKEN": ("npmjs.org", "npmjs.com", "github.com"), "PYPI_TOKEN": ("pypi.org",),
+    "TWINE_PASSWORD": ("pypi.org",), "CI_JOB_TOKEN": ("gitlab.com",), "GITLAB_TOKEN": ("gitlab.com",),
+    "AZURE_CLIENT_SECRET": ("microsoftonline.com", "azure.com", "windows.net"), "VAULT_TOKEN": (),
+    "ACTIONS_ID_TOKEN_REQUEST_TOKEN": ("githubusercontent.com",), "DOCKER_PASSWORD": ("docker.com", "docker.io"),
+    "STRIPE_SECRET_KEY": ("stripe.com",), "SSH_PRIVATE_KEY": (), "KUBE_TOKEN": (), "SUDO_PASSWORD": (),
+}  # fmt: skip
+_OF_SERVICE: Final = Lazy(
+    r"(?:environ(?:\.get)?|getenv|env|ENV|Getenv|EnvironmentVariable|fetch)\W{1,4}(" + "|".join(_OWNED) + r")\b"
 )
 _ODD: Final[frozenset[Resource]] = frozenset({"collector", "tunnel", "address", "metadata"})
 _DROPS: Final = "|".join(
@@ -83,7 +101,24 @@ def kinds_told(text: str) -> set[str]:
     if "://" in text or "host" in text:
         places = {host_place(_OF_MEMBER.sub("", match.group()).strip("\"'`")) for match in _URL.finditer(text)} & _ODD
         found.update(f"to {place}" for place in places)
+        found.update(f"at {match.group(1).lower()}" for match in _NAMED_HOST.finditer(text))
+    found.update(f"of {match.group(1)}" for match in _OF_SERVICE.finditer(text))
     return found
+
+
+_NAMED_HOST: Final = Lazy(
+    r"(?:://(?:[^\s/@\"'`]{1,80}@)?|(?i:\bhost(?:name)?[\"']?\s*[:=]\s*)[\"'`])((?:[\w-]{1,63}\.){1,8}[a-z]{2,18})\b"
+)
+
+
+def is_for_others(kinds: Collection[str]) -> bool:
+    """Whether a credential of a service goes to a named host that is none of the service's."""
+    hosts = [kind[3:] for kind in kinds if kind.startswith("at ")]
+    return bool(hosts) and any(
+        not any(host == owner or host.endswith(f".{owner}") for owner in _OWNED[kind[3:]] for host in hosts)
+        for kind in kinds
+        if kind.startswith("of ")
+    )
 
 
 def leaked(
@@ -101,7 +136,11 @@ def leaked(
     posts = _POSTS.search(name) is not None
     gets = _GETS.search(name) is not None
     carries = "post" in name or "put" in name or "beacon" in name or _BODY.search(arguments) is not None
-    if posts and len(told) > 1 and carries:
+    if (posts or gets) and is_for_others(kinds):
+        found.append(ResourceEffect("send", "credential", "one", (), "", shown))
+    if (posts or gets) and _OF_PERSON.search(arguments) and _NAMED_HOST.search(arguments):
+        found.append(ResourceEffect("send", "browser-data", "one", (), "", shown))
+    elif posts and len(told) > 1 and (carries or {"user"} < told):
         found.append(ResourceEffect("send", "environment", "one", (), "", shown))
     elif places and (
         (posts and (told or secret or person or carries))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import codecs
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from aegis.detect.languages.calls import Makes
 from aegis.detect.languages.values import (
     HOLE,
+    MAX_CHARS,
     MAX_ITEMS,
     MAX_TEXTS,
     UNKNOWN,
     FollowedValue,
-    decoded,
+    chosen_of,
     filled,
     join_paths,
-    joined_plainly,
+    sliced,
+    texts_of,
 )
 
 _ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -23,7 +29,10 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "windir": "C:/Windows", "systemroot": "C:/Windows", "systemdrive": "C:", "programdata": "C:/ProgramData",
     "programfiles": "C:/Program Files", "tmpdir": "/tmp", "temp": "/tmp", "tmp": "/tmp", "xdg_config_home": "~/.config",  # noqa: S108 - places that are looked for
 }  # fmt: skip
-_PLACES: Final[Mapping[Makes, str]] = {"home": "~", "temp": "/tmp/x", "here": "."}  # noqa: S108 - what calls make
+_PLACES: Final[Mapping[Makes, str]] = {"separator": "/", "home": "~", "temp": "/tmp/x", "here": "."}  # noqa: S108 - what calls make
+
+
+_OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "base64", "base32", "hex", "rot13"})
 
 
 def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> FollowedValue:
@@ -38,11 +47,22 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     `plainly` says that paths are put behind each other even where one of them is absolute.
     """
     first = every[0] if every else UNKNOWN
+    if makes == "join" and method and first.items:  # of Ruby, whose lists and paths are joined by one word
+        return _concatenated(every if len(every) > 1 else (first, FollowedValue(("",))), method=method)
     if makes == "join":
         parts = list(first.items) if len(every) == 1 and first.items else every
         return (joined_plainly if plainly else join_paths)(parts) if parts else UNKNOWN
+    if makes == "key":  # of a registry: the hive or a key of it, and a key below that
+        return joined_plainly(every[:2])
+    if makes in _OF_FIRST_KNOWN and method and not first.known and not first.items and len(every) > 1:
+        first = every[1]  # of what a decoder is called on nothing is known
     if makes == "same":
         return first
+    if makes == "values":
+        return FollowedValue((), tuple(value for _, value in first.members) or first.items)
+    if makes == "pairs":
+        held = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
+        return FollowedValue((HOLE,), (), tuple((pair[0].texts[0], pair[1]) for pair in held))
     if makes in _PLACES:
         return FollowedValue((_PLACES[makes],))
     if makes == "inside":
@@ -53,23 +73,51 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     if makes == "format":
         return filled(first, every[1:] or [UNKNOWN])
     if makes == "replace" and len(every) == 3:
+        if not method:  # what is looked for comes first
+            every = (every[2], every[0], every[1])
+            first = every[0]
         new = every[2].texts[:1]
         replaced = [one.replace(old, other) for one in first.texts for old in every[1].known for other in new]
         return FollowedValue(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
     if makes == "concat":
         return _concatenated(every, method=method)
     if makes == "split":
-        sign = next(iter(every[1].known), None) if len(every) > 1 else None
-        return FollowedValue(
-            (), tuple(FollowedValue((word,)) for text in first.known[:1] for word in text.split(sign)[:MAX_ITEMS])
-        )
+        sign = every[1].texts[0] if len(every) > 1 and every[1].texts else None
+        words = (word for text in first.known[:1] for word in (text if sign == "" else text.split(sign)))
+        return FollowedValue((), tuple(FollowedValue((word,)) for word in islice(words, MAX_ITEMS)))
     if makes == "codes":
         return decoded(
-            FollowedValue((), tuple(every)) if len(every) > 1 else FollowedValue(first.texts, (first,)), "codes"
+            FollowedValue((), tuple(every))
+            if len(every) > 1 and not first.items
+            else first
+            if first.items
+            else FollowedValue(first.texts, (first,)),
+            "codes",
         )
-    if makes in ("base64", "hex", "reversed"):
+    if makes == "codec" and len(every) > 1:
+        makes = _CODECS.get("".join(char for char in (*every[1].known, "")[0].lower() if char.isalnum()), "same")
+    elif makes == "buffer":
+        how = every[1].known[:1] if len(every) > 1 else ()
+        makes = "codes" if first.items else _CODECS.get(how[0], "same") if how else "same"
+        return decoded(first, makes) if makes != "same" else first
+    if makes == "reversed" and first.items:
+        return FollowedValue((), first.items[::-1])
+    if makes in ("base64", "base32", "hex", "rot13", "reversed"):
         return decoded(first, makes)
-    return UNKNOWN
+    if makes == "first":
+        return first.items[0] if first.items else first
+    if makes == "part":
+        return sliced(first, ":".join([(*value.known, "")[0] for value in every[1:3]] + [""] * (len(every) == 2)))
+    if makes == "member" and len(every) > 1 and every[1].known:
+        found = first.member(every[1].known[0])
+        return found if found.known or found.items or len(every) < 3 else every[2]
+    return first if makes == "codec" else UNKNOWN
+
+
+_CODECS: Final[Mapping[str, Makes]] = {
+    "rot13": "rot13", "rot_13": "rot13", "hex": "hex", "base64": "base64", "base64codec": "base64", "hexcodec": "hex",
+    "utf8": "same",
+}  # fmt: skip
 
 
 def _parent(text: str) -> str:
@@ -80,10 +128,46 @@ def _concatenated(every: Sequence[FollowedValue], *, method: bool) -> FollowedVa
     """What is put together of a list: `",".join(list)`, `list.join(",")`, `implode(",", list)`."""
     listed = next((value for value in every if value.items), None)
     if listed is None:
-        if method:
-            return FollowedValue(("".join((value.texts or (HOLE,))[0] for value in every),))
-        return UNKNOWN
+        texts = [(value.texts or (HOLE,))[0] for value in every]
+        # Texts that are added to one, or what joins them before them: `join("/", "", "etc")`.
+        return FollowedValue(("".join(texts) if method else texts[0].join(texts[1:]),)) if texts else UNKNOWN
     glue = next(
         (value.known[0] for value in every if value is not listed and value.known), "" if len(every) > 1 else ","
     )
     return FollowedValue((glue.join((item.texts or (HOLE,))[0] for item in listed.items),))
+
+
+def joined_plainly(parts: Sequence[FollowedValue]) -> FollowedValue:
+    """The paths of parts that are put behind each other, whatever they begin with."""
+    found = []
+    for chosen in chosen_of([part.texts or (HOLE,) for part in parts]):
+        rest = "/".join(part.strip("/") for part in chosen[1:])
+        found.append(f"{chosen[0].rstrip('/')}/{rest}"[:MAX_CHARS] if rest else chosen[0])
+    return texts_of(found)
+
+
+def decoded(value: FollowedValue, how: str) -> FollowedValue:
+    """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
+    if how == "codes":
+        numbers = value.every
+        if numbers and all(number.isdigit() and int(number) < 0x110000 for number in numbers):
+            return FollowedValue(
+                ("".join(chr(int(item.texts[0])) for item in value.items if item.texts) or chr(int(numbers[0])),)
+            )
+        return UNKNOWN
+    found = []
+    for text in value.known:
+        try:
+            if how == "base64":
+                found.append(base64.b64decode(text, validate=False).decode("utf-8", "replace"))
+            elif how == "base32":
+                found.append(base64.b32decode(text).decode("utf-8", "replace"))
+            elif how == "rot13":
+                found.append(codecs.decode(text, "rot13"))
+            elif how == "hex":
+                found.append(bytes.fromhex(text).decode("utf-8", "replace"))
+            elif how == "reversed":
+                found.append(text[::-1])
+        except (binascii.Error, ValueError):
+            return UNKNOWN
+    return texts_of(found) if found else UNKNOWN

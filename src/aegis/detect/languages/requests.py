@@ -10,12 +10,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.syntax import Called, arguments_of, text_of
+from aegis.detect.languages.names import loaded_module
+from aegis.detect.languages.syntax import Called, CodeLanguage, arguments_of, member_parts, text_of
 from aegis.detect.languages.values import NameScope
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import builtin_programs
@@ -29,6 +30,14 @@ FETCHES: Final = Lazy(
 GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bload_file\s*\("
+)
+# What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
+GRAVE_ON_SERVER: Final = Lazy(
+    r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*delete\s+from\s+[\w.\"`\[\]]+\s*;?\s*$"
+)
+ASKS_SERVER: Final = Lazy(
+    r"(?i)psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
+    r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse"
 )
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
@@ -86,37 +95,62 @@ def says(pieces: Sequence[str], parts: Called) -> bool:
     return any(piece in plain for piece in pieces)
 
 
-# What is called is looked up by its name in a module that runs programs, though it could be written out.
-_LOOKED_UP: Final = Lazy(
-    r"^(?:getattr\s*\(\s*(?:(os|subprocess|builtins|__builtins__|sys|shutil|socket|posix)\s*,|"
-    r"(?:__import__|importlib\.import_module)\s*\([^)]{0,60}(?:os|sub|process|\+|builtins|socket|ctypes|pty))|"
-    r"(?:os|subprocess|builtins|__builtins__|__import__\([^)]{1,40}\))\.(?:__dict__\s*\[|__getattribute__\s*\())[^,]{0,80}"
-    r"(?:,\s*[^,]{1,60})?[\])]$"
-)
+# Modules of which honest programs write out what they call.
+_RUN_MODULES: Final = frozenset({
+    "os", "subprocess", "builtins", "__builtins__", "sys", "shutil", "socket", "posix", "pty", "ctypes", "commands",
+})  # fmt: skip
 _LONGEST_LOOKUP: Final = 200
+_BY_DICT: Final = frozenset({"__dict__", "__getattribute__"})
 
 
-def looked_up(function: Node, scope: Callable[[], NameScope], aliases: Mapping[str, str]) -> list[str] | None:
-    """The full names that what is called may have, where it is looked up by its name; `None` where it is not."""
-    if function.type not in ("call", "subscript"):
+class LookedUp(NamedTuple):
+    """The full names that what is called may have; `is_plain` where none of it is kept from who reads the text."""
+
+    names: tuple[str, ...]
+    is_plain: bool
+
+
+def looked_up(
+    function: Node, language: CodeLanguage, scope: Callable[[], NameScope], aliases: Mapping[str, str]
+) -> LookedUp | None:
+    """What is called, where it is looked up by its name or in a module that is loaded on the spot; `None` elsewhere."""
+    kind = function.type
+    if kind in ("variable_name", "dynamic_variable_name"):  # `$f("...")` of PHP
+        return LookedUp(tuple(name.lower() for name in scope().value(function).known), is_plain=True)
+    if kind in ("member_expression", "attribute"):
+        owner, last = member_parts(function)
+        module = "" if owner is None or "call" not in owner.type else _loaded(owner, scope)
+        return LookedUp((f"{module}.{text_of(last)}".lower(),), is_plain=True) if module else None
+    if kind not in ("call", "subscript", "subscript_expression") or (
+        function.end_byte - function.start_byte > _LONGEST_LOOKUP
+    ):
         return None
-    match = _LOOKED_UP.match(text_of(function)[:_LONGEST_LOOKUP])
-    if match is None:
+    if kind == "call":
+        inner = function.child_by_field_name("function")
+        if text_of(inner) == "getattr":
+            owner, *named = arguments_of(function)[:2] or (None,)
+        elif inner is not None and inner.type == "attribute" and text_of(member_parts(inner)[1]) in _BY_DICT:
+            owner, named = member_parts(inner)[0], list(arguments_of(function)[-1:])
+        else:
+            return None
+    else:
+        owner, named = function.named_children[0], function.named_children[1:2]
+        if owner.type == "attribute" and text_of(member_parts(owner)[1]) in _BY_DICT:
+            owner = member_parts(owner)[0]
+        elif language == "python":
+            return None
+    if owner is None:
         return None
-    module = match.group(1) or _module_of(function, scope)
-    named = arguments_of(function)[-1:] if function.type == "call" else function.named_children[-1:]
-    return [f"{aliases.get(module, module)}.{name}".lower() for one in named for name in scope().value(one).known]
+    module = _loaded(owner, scope) or aliases.get(text_of(owner), text_of(owner))
+    names = tuple(f"{module}.{name}".lower() for one in named for name in scope().value(one).known)
+    return LookedUp(names, is_plain=language != "python" or module not in _RUN_MODULES)
 
 
-def _module_of(function: Node, scope: Callable[[], NameScope]) -> str:
-    """The module that is loaded on the spot where a function is looked up."""
-    inner = arguments_of(function)[:1] if function.type == "call" else ()
-    while inner and inner[0].type == "call":
-        given = arguments_of(inner[0])
-        if given and text_of(inner[0]).startswith(("__import__", "importlib")):
-            return next(iter(scope().value(given[0]).known), "")
-        inner = given[:1]
-    return ""
+def _loaded(owner: Node, scope: Callable[[], NameScope]) -> str:
+    """The module that an expression loads on the spot; empty for none."""
+    argument = loaded_module(owner)
+    known = () if argument is None else scope().value(argument).known
+    return known[0].removeprefix("node:") if known else ""
 
 
 def is_whole(folder: str) -> bool:

@@ -30,21 +30,21 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_python", "language",
         "(call) @call [(assignment) (augmented_assignment) (named_expression)] @assign [(import_statement)"
         " (import_from_statement)] @import [(for_statement) (for_in_clause)] @loop (function_definition) @function"
-        " (as_pattern) @alias",
+        " (class_definition) @class (as_pattern) @alias",
         6,
     ),
     "javascript": _Spoken(
         "tree_sitter_javascript", "language",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function)] @function",
+        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         6,
     ),
     "typescript": _Spoken(
         "tree_sitter_typescript", "language_typescript",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function)] @function",
+        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         24,
     ),
     "php": _Spoken(
@@ -52,29 +52,33 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
         " [(assignment_expression) (augmented_assignment_expression) (const_element)] @assign (foreach_statement) @loop"
-        " (function_definition) @function",
+        " [(function_definition) (method_declaration)] @function (class_declaration) @class",
         48,
     ),
     "ruby": _Spoken(
         "tree_sitter_ruby", "language",
-        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function", 96,
+        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function"
+        " [(class) (module)] @class",
+        96,
     ),
     "perl": _Spoken(
         "tree_sitter_perl", "language",
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
-        " (func1op_call_expression) (command_string)] @call (assignment_expression) @assign (for_statement) @loop",
+        " (func1op_call_expression) (command_string) (eval_expression)] @call (assignment_expression) @assign"
+        " (for_statement) @loop",
         48,
     ),
     "go": _Spoken(
         "tree_sitter_go", "language",
         "(call_expression) @call [(short_var_declaration) (assignment_statement) (var_spec) (const_spec)] @assign"
-        " (range_clause) @loop (function_declaration) @function",
+        " (range_clause) @loop [(function_declaration) (method_declaration)] @function",
         96,
     ),
     "csharp": _Spoken(
         "tree_sitter_c_sharp", "language",
         "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)]"
-        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)] @function",
+        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)"
+        " (constructor_declaration)] @function (class_declaration) @class",
         96,
     ),
 }  # fmt: skip
@@ -83,7 +87,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = tuple(_SPOKEN)
 _JAVA: Final = (
-    (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in"),
+    (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
@@ -188,6 +192,11 @@ def text_of(node: Node | None) -> str:
 # One shape for all languages
 
 
+def canonical(name: str) -> str:
+    """A name whose parts are joined by dots, whichever way its language joins them."""
+    return name.replace("?.", ".").replace("::", ".").replace("->", ".") if not name.isidentifier() else name
+
+
 class Called(NamedTuple):
     """A call by its parts: what it is called on, the name of what is called, and the arguments."""
 
@@ -218,6 +227,8 @@ def called(node: Node) -> Called:
         None,
     )
     created = node.type in _CREATED
+    if node.type == "eval_expression":
+        return Called(None, "eval", arguments_of(node))
     if function is None and created and node.named_child_count:
         function = node.named_children[0]
     name = text_of(function)
@@ -236,11 +247,15 @@ def member_parts(node: Node) -> tuple[Node | None, Node | None]:
 def arguments_of(node: Node) -> tuple[Node, ...]:
     """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
     listed = node.child_by_field_name("arguments")
+    if node.type == "eval_expression":
+        return tuple(node.named_children)
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
     if listed is None:
+        listed = node.child_by_field_name("initializer")  # of an object that is made with its members
+    if listed is None:
         return ()
-    plain = listed.type in ("argument_list", "arguments") or listed.type in _LISTED
+    plain = listed.type in ("argument_list", "arguments", "initializer_expression") or listed.type in _LISTED
     return tuple(unwrapped(one) for one in (listed.named_children if plain else (listed,)) if one.type not in _COMMENTS)
 
 
@@ -266,7 +281,7 @@ class BoundName(NamedTuple):
 _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment"})
 _NAMED: Final = ("left", "name", "variable", "alias")
-_VALUED: Final = ("right", "value", "collection")
+_VALUED: Final = ("right", "value", "collection", "list")
 
 
 def bound(node: Node) -> Iterator[BoundName]:
@@ -274,6 +289,8 @@ def bound(node: Node) -> Iterator[BoundName]:
     left = next((found for field in _NAMED if (found := node.child_by_field_name(field)) is not None), None)
     right = next((found for field in _VALUED if (found := node.child_by_field_name(field)) is not None), None)
     children = node.named_children
+    if node.type == "as_pattern" and right is None and children:
+        right = children[0]
     if node.type in ("foreach_statement", "for_statement", "for") and (right is None or left is None):
         parts = [child for child in children if child.type not in ("block", "compound_statement", "do")]
         if len(parts) < 2:
@@ -311,3 +328,8 @@ def _spread(node: Node) -> list[Node]:
 
 def _name_of(node: Node) -> str:
     return text_of(node).removeprefix("my ").removeprefix("our ").removeprefix("local ").strip()[:80]
+
+
+def catches_errors(node: Node) -> bool:
+    """Whether Perl's `eval` holds statements of the program, whose errors it catches, and no text."""
+    return node.type == "eval_expression" and bool(node.named_children) and node.named_children[0].type == "block"

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-import re2
-
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.values import HOLE
@@ -51,7 +49,7 @@ def told_together(
 def _overwrites_broadly(effect: ResourceEffect) -> bool:
     """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
     return effect.verb in ("write", "delete") and any(
-        is_broad(re2.split(_ANY_NAME, value)[0].rstrip("/\\"))
+        is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
         for value in effect.values
         if _ANY_NAME.search(value) is not None
     )

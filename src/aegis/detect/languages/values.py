@@ -7,8 +7,6 @@ the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still na
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Final, NamedTuple
@@ -16,7 +14,7 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.syntax import BoundName, Called, called, member_parts, text_of, unwrapped
+from aegis.detect.languages.syntax import BoundName, Called, called, canonical, member_parts, text_of, unwrapped
 
 HOLE: Final = "\x1a"  # stands for text that comes from outside
 MAX_TEXTS: Final = 8  # that one expression is followed to
@@ -46,6 +44,10 @@ class FollowedValue(NamedTuple):
             found.update(dict.fromkeys(item.known))
         return tuple(found)
 
+    def member(self, name: str) -> FollowedValue:
+        """The member of an object that has a name; a hole where it has none."""
+        return next((value for key, value in self.members if key == name), UNKNOWN)
+
 
 UNKNOWN: Final = FollowedValue((HOLE,))
 _STRINGS: Final = frozenset({
@@ -66,6 +68,7 @@ _SKIPPED: Final = frozenset({
 })  # fmt: skip
 _FILLED: Final = frozenset({
     "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
+    "hash_element_expression", "array_element_expression",
     "subscript_expression", "member_access_expression",
 })  # fmt: skip
 _NAMES: Final = frozenset({
@@ -83,7 +86,8 @@ _WRAPPERS: Final = frozenset({
     "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
     "non_null_expression", "satisfies_expression", "argument", "literal_element", "cast_expression", "unary_expression",
     "array_element_initializer", "type_assertion", "keyword_argument", "named_argument", "pair_value", "spread_element",
-    "conversion_expression", "element_value",
+    "conversion_expression", "element_value", "variadic_argument", "variadic_unpacking", "splat_argument",
+    "list_splat", "dictionary_splat",
 })  # fmt: skip
 _CALLS: Final = frozenset({
     "call", "call_expression", "new_expression", "function_call_expression", "member_call_expression",
@@ -93,11 +97,14 @@ _CALLS: Final = frozenset({
 _CHOICES: Final = frozenset({"conditional_expression", "ternary_expression", "boolean_operator", "conditional"})
 _MEMBERS: Final = frozenset({
     "attribute", "member_expression", "selector_expression", "member_access_expression", "field_access",
+    "class_constant_access_expression", "scope_resolution", "scoped_property_access_expression",
 })  # fmt: skip
 _SUBSCRIPTS: Final = frozenset({
     "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
     "element_access_expression", "hash_element_expression",
 })  # fmt: skip
+_PAIRS: Final = frozenset({"array_element_initializer", "keyed_element"})
+_COMPREHENSIONS: Final = frozenset({"generator_expression", "list_comprehension", "set_comprehension"})
 _OBJECTS: Final = frozenset({"dictionary", "object", "hash", "anonymous_hash_expression"})
 _BLOCKS: Final = frozenset({
     "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
@@ -106,6 +113,7 @@ _BLOCKS: Final = frozenset({
 _ESCAPES: Final[Mapping[str, str]] = {
     "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
 }  # fmt: skip
+_NUMBER: Final = Lazy(r"^-?\d{1,4}$")
 _FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
 
@@ -118,6 +126,7 @@ class NameScope:
         self._names = names
         self._of_call = of_call
         self._memo: dict[int, FollowedValue] = {}
+        self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
         self._steps = MAX_STEPS
 
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
@@ -133,10 +142,23 @@ class NameScope:
         self._memo[node.id] = found
         return found
 
+    def bound_to(self, name: str) -> list[Node]:
+        """The expressions that a name is bound to."""
+        return [one.value for one in self._names.get(name, ())[:MAX_TEXTS]]
+
+    def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
+        """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
+        memo, before = self._memo, self._given
+        self._memo, self._given = {}, {**before, **given}
+        try:
+            return self.value(node, depth)
+        finally:
+            self._memo, self._given = memo, before
+
     def _value(self, node: Node, depth: int) -> FollowedValue:
         kind = node.type
         if kind in _STRINGS and kind != "array":
-            return _texts(self._string(node, depth))
+            return texts_of(self._string(node, depth))
         if kind == "concatenated_string" or kind == "chained_string":
             return self._joined([self.value(child, depth) for child in node.named_children])
         if kind in _NAMES and not (kind == "array" and text_of(node)[:1] == "["):
@@ -145,6 +167,14 @@ class NameScope:
             return self._binary(node, depth)
         if kind in _CALLS:
             return self._call(node, depth)
+        if kind.endswith("array_creation_expression") and node.named_children[-1:]:
+            last = node.named_children[-1]
+            if last.type == "initializer_expression":  # behind the type of its items
+                return self.value(last, depth)
+        if kind in _LISTS and any(
+            child.type in _PAIRS and child.named_child_count == 2 for child in node.named_children[:1]
+        ):
+            return self._object(node, depth)
         if kind in _LISTS:
             return FollowedValue(
                 (), tuple(self.value(unwrapped(one), depth) for one in node.named_children[:MAX_ITEMS])
@@ -152,6 +182,11 @@ class NameScope:
         if kind == "composite_literal":
             body = node.child_by_field_name("body")
             return UNKNOWN if body is None else self.value(body, depth)
+        if kind == "quoted_word_list":
+            texts = text_of(node).partition("w")[2][1:-1].split()
+            return FollowedValue((), tuple(FollowedValue((text,)) for text in texts[:MAX_ITEMS]))
+        if kind in _COMPREHENSIONS:
+            return self._comprehension(node, depth)
         if kind in _OBJECTS:
             return self._object(node, depth)
         if kind in _MEMBERS:
@@ -170,6 +205,8 @@ class NameScope:
         if kind in _WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
+        if kind in ("autoquoted_bareword", "simple_symbol", "hash_key_symbol"):
+            return FollowedValue((text_of(node).strip(":"),))
         if kind in ("integer", "number", "int_literal", "decimal_integer_literal", "integer_literal"):
             return FollowedValue((text_of(node),))
         return UNKNOWN
@@ -181,7 +218,7 @@ class NameScope:
             return [_unquoted(raw.decode("utf-8", "replace"))]
         pieces: list[tuple[str, ...]] = []
         self._pieces(node, pieces, depth)
-        return ["".join(chosen)[:MAX_CHARS] for chosen in _chosen(pieces)]
+        return ["".join(chosen)[:MAX_CHARS] for chosen in chosen_of(pieces)]
 
     def _pieces(self, node: Node, pieces: list[tuple[str, ...]], depth: int) -> None:
         raw, start = node.text or b"", node.start_byte
@@ -215,10 +252,29 @@ class NameScope:
         if inside and at < node.end_byte:
             pieces.append((raw[at - start :].decode("utf-8", "replace"),))
 
+    def _comprehension(self, node: Node, depth: int) -> FollowedValue:
+        """Each item of a list, made to what the expression before it says."""
+        body = node.child_by_field_name("body")
+        loops = [child for child in node.named_children if child.type == "for_in_clause"]
+        name = loops[0].child_by_field_name("left") if len(loops) == 1 else None
+        listed = None if name is None else loops[0].child_by_field_name("right")
+        if body is None or name is None or listed is None:
+            return UNKNOWN
+        return self.each(self.value(listed, depth), text_of(name), body, depth)
+
+    def each(self, listed: FollowedValue, name: str, body: Node, depth: int = 0) -> FollowedValue:
+        """What an expression makes of each item of a list, or of each character of a text."""
+        items = listed.items or tuple(FollowedValue((char,)) for text in listed.known[:1] for char in text)
+        made = tuple(self.value_with({name: item}, body, depth) for item in items[:MAX_ITEMS])
+        return FollowedValue((), made) if made else UNKNOWN
+
     def _name(self, name: str, node: Node, depth: int) -> FollowedValue:
+        if name in self._given:
+            return self._given[name]
         bounds = self._names.get(name)
         if not bounds:
-            return UNKNOWN
+            made = self._of_call(Called(None, name, ()), self) if name.isupper() else None
+            return UNKNOWN if made is None else made
         before = [one for one in bounds if one.whole.start_byte < node.start_byte]
         chosen: list[BoundName] = []
         for one in reversed(before):
@@ -233,9 +289,12 @@ class NameScope:
             return _union(found.items) if found.items else UNKNOWN
         if one.adds:
             before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
-            return (
-                self._joined([self._bound(before[-1], depth + 1), found]) if before and depth < MAX_DEPTH else UNKNOWN
-            )
+            if not before or depth >= MAX_DEPTH:
+                return UNKNOWN
+            held = self._bound(before[-1], depth + 1)
+            if held.items:
+                return FollowedValue((), (*held.items, *(found.items or (found,)))[:MAX_ITEMS])
+            return self._joined([held, found])
         return found
 
     def _binary(self, node: Node, depth: int) -> FollowedValue:
@@ -259,7 +318,9 @@ class NameScope:
         return UNKNOWN
 
     def _joined(self, parts: Sequence[FollowedValue]) -> FollowedValue:
-        return _texts(["".join(chosen)[:MAX_CHARS] for chosen in _chosen([part.texts or (HOLE,) for part in parts])])
+        return texts_of(
+            ["".join(chosen)[:MAX_CHARS] for chosen in chosen_of([part.texts or (HOLE,) for part in parts])]
+        )
 
     def _call(self, node: Node, depth: int) -> FollowedValue:
         parts = called(node)
@@ -270,13 +331,15 @@ class NameScope:
         members = []
         for pair in node.named_children[:MAX_ITEMS]:
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+            if key is None and pair.type in _PAIRS and pair.named_child_count == 2:
+                key, value = map(unwrapped, pair.named_children)
             if key is not None and value is not None:
                 name = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
                 members.append((name[0] if name else "", self.value(value, depth)))
         return FollowedValue((HOLE,), (), tuple(members))
 
     def _member(self, node: Node, depth: int) -> FollowedValue:
-        whole = text_of(node)
+        whole = canonical(text_of(node))
         if whole in self._names:
             return self._name(whole, node, depth)
         owner, last = member_parts(node)
@@ -286,7 +349,7 @@ class NameScope:
         if made is not None:
             return made
         name = text_of(last)
-        return next((value for key, value in self.value(owner, depth).members if key == name), UNKNOWN)
+        return self.value(owner, depth).member(name)
 
     def _item(self, node: Node, depth: int) -> FollowedValue:
         children = node.named_children
@@ -295,12 +358,28 @@ class NameScope:
         made = self._of_call(Called(children[0], "[]", tuple(children[1:])), self)
         if made is not None:
             return made
-        whole, index = self.value(children[0], depth), self.value(children[-1], depth).known
+        whole = self._container(children[0], node, depth)
+        if children[-1].type == "slice":
+            return sliced(whole, text_of(children[-1]))
+        index = self.value(children[-1], depth).known
+        if index and index[0].isdigit() and not whole.items and len(whole.known) == 1:
+            return texts_of(char for text in whole.known if (char := text[int(index[0][:4]) :][:1]))
         if not index:
             return _union(whole.items) if whole.items else UNKNOWN
         if whole.items and index[0].isdigit() and int(index[0][:4]) < len(whole.items):
             return whole.items[int(index[0][:4])]
-        return next((value for key, value in whole.members if key == index[0]), UNKNOWN)
+        return whole.member(index[0])
+
+    def _container(self, owner: Node, node: Node, depth: int) -> FollowedValue:
+        """What an item is taken of; Perl calls the item of a list or of an object by another sign than the whole."""
+        if owner.type != "container_variable":
+            return self.value(owner, depth)
+        name = text_of(owner).lstrip("$@%")
+        if node.type == "hash_element_expression":
+            items = self._name(f"%{name}", owner, depth).items
+            pairs = zip(items[::2], items[1::2], strict=False)
+            return FollowedValue((), (), tuple((key.texts[0], value) for key, value in pairs if key.texts))
+        return self._name(f"@{name}", owner, depth)
 
 
 def _holds(bound: Node, use: Node) -> bool:
@@ -318,7 +397,7 @@ def _sign(node: Node, left: Node, right: Node) -> str:
     return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte].decode("utf-8", "replace").strip()
 
 
-def _chosen(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+def chosen_of(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     """The ways of choosing one of each, at most `MAX_TEXTS`."""
     wide = [piece[:MAX_TEXTS] for piece in pieces]
     found = []
@@ -329,7 +408,7 @@ def _chosen(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return found
 
 
-def _texts(texts: Iterable[str]) -> FollowedValue:
+def texts_of(texts: Iterable[str]) -> FollowedValue:
     return FollowedValue(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
 
 
@@ -374,56 +453,35 @@ def _escaped(text: str) -> str:
 def join_paths(parts: Sequence[FollowedValue]) -> FollowedValue:
     """The paths that parts are joined to: an absolute part leaves out what stands before it."""
     found = []
-    for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
+    for chosen in chosen_of([part.texts or (HOLE,) for part in parts]):
         path = ""
         for part in chosen:
             absolute = part.startswith("/") or part[1:3] in (":\\", ":/")
             path = part if absolute or not path else f"{path.rstrip('/')}/{part}"
         found.append(path[:MAX_CHARS])
-    return _texts(found)
-
-
-def joined_plainly(parts: Sequence[FollowedValue]) -> FollowedValue:
-    """The paths of parts that are put behind each other, whatever they begin with."""
-    found = []
-    for chosen in _chosen([part.texts or (HOLE,) for part in parts]):
-        rest = "/".join(part.strip("/") for part in chosen[1:])
-        found.append(f"{chosen[0].rstrip('/')}/{rest}"[:MAX_CHARS] if rest else chosen[0])
-    return _texts(found)
+    return texts_of(found)
 
 
 def filled(pattern: FollowedValue, arguments: Sequence[FollowedValue]) -> FollowedValue:
     """A format with its arguments put in, in their order."""
     found = []
     for text in pattern.known:
-        for chosen in _chosen([argument.texts or (HOLE,) for argument in arguments]):
+        for chosen in chosen_of([argument.texts or (HOLE,) for argument in arguments]):
             rest = iter(chosen)
             pieces, at = [], 0
             for match in _FIELD.finditer(text):
                 pieces += [text[at : match.start()], next(rest, HOLE)]
                 at = match.end()
             found.append("".join([*pieces, text[at:]])[:MAX_CHARS])
-    return _texts(found[:MAX_TEXTS])
+    return texts_of(found[:MAX_TEXTS])
 
 
-def decoded(value: FollowedValue, how: str) -> FollowedValue:
-    """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
-    if how == "codes":
-        numbers = value.every
-        if numbers and all(number.isdigit() and int(number) < 0x110000 for number in numbers):
-            return FollowedValue(
-                ("".join(chr(int(item.texts[0])) for item in value.items if item.texts) or chr(int(numbers[0])),)
-            )
+def sliced(value: FollowedValue, cut: str) -> FollowedValue:
+    """A part of a text or a list, cut as Python writes it: `1:4`, `::-1`."""
+    numbers = [part.strip() for part in cut.split(":")]
+    if not all(_NUMBER.match(number) for number in numbers if number) or not 2 <= len(numbers) <= 3:
         return UNKNOWN
-    found = []
-    for text in value.known:
-        try:
-            if how == "base64":
-                found.append(base64.b64decode(text, validate=False).decode("utf-8", "replace"))
-            elif how == "hex":
-                found.append(bytes.fromhex(text).decode("utf-8", "replace"))
-            elif how == "reversed":
-                found.append(text[::-1])
-        except (binascii.Error, ValueError):
-            return UNKNOWN
-    return _texts(found) if found else UNKNOWN
+    part = slice(*[int(number) if number else None for number in numbers])
+    if part.step == 0:
+        return UNKNOWN
+    return FollowedValue(tuple(text if text == HOLE else text[part] for text in value.texts), value.items[part])

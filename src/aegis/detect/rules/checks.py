@@ -28,7 +28,15 @@ from aegis.detect.rules.mentions import (
     unbinds,
 )
 from aegis.detect.rules.orders import Span
-from aegis.detect.rules.secrets import assigned, guess, is_other, is_placeholder, is_secret, is_usual
+from aegis.detect.rules.secrets import (
+    assigned,
+    guess,
+    is_other,
+    is_placeholder,
+    is_secret,
+    is_usual,
+    secret_words,
+)
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
 
@@ -298,7 +306,9 @@ def jwt(text: str) -> bool:
     header = _json(head)
     if header is None:
         return _decoded(head).startswith(b"eyJ")  # encoded twice
-    payload = rest.partition(".")[0]
+    payload, _, signature = rest.partition(".")
+    if signature in secret_words().published:
+        return False
     return (
         isinstance(header, dict)
         and ("alg" in header or "typ" in header)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from aegis.detect.facts import Effort
+from aegis.detect.shell.handed import base_name
 from aegis.detect.shell.tree import Command
 
 MAX_BATCH: Final = 16_384  # characters; a line of cmd.exe ends after 8,191 of them
@@ -34,16 +35,21 @@ _ENDINGS: Final = (".exe", ".com", ".cmd", ".bat")
 class BatchScript:
     """What was read: commands in their order, the files that redirections write or read, whether anything was left out.
 
-    `texts` are commands that `for /f` runs, which are scripts of their own.
+    `texts` are commands that `for /f` runs, which are scripts of their own; `answered` are the places of commands that
+    are whatever such a one prints. `printed` are lines that `echo` prints for the command at a place, and `files` those
+    that it writes to files.
     """
 
-    __slots__ = ("commands", "cut", "reads", "texts", "writes")
+    __slots__ = ("answered", "commands", "cut", "files", "printed", "reads", "texts", "writes")
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.writes: list[tuple[str, int]] = []
         self.reads: list[tuple[str, int]] = []
         self.texts: list[str] = []
+        self.answered: list[int] = []
+        self.printed: dict[int, list[str]] = {}
+        self.files: dict[str, list[str]] = {}
         self.cut = False
 
 
@@ -79,7 +85,10 @@ class _BatchReader:
         self._expanded = 0
         self._pipes = 0
         self._loops: dict[str, str] = {}
+        self._answers: set[str] = set()  # variables of loops over what a command prints
         self._open = 0
+        self._group = 0  # where the commands of the bracket begin that was opened last
+        self._closed = 0  # where those of the one begin that was closed last
 
     def line(self, line: str) -> None:
         stripped = line.lstrip(" \t@")
@@ -223,6 +232,7 @@ class _BatchReader:
                     stage = 0
                 else:
                     stage += 1
+                    self._script.printed[len(self._script.commands)] = self._echoed()
             elif atom == "&":
                 if redirects is not None and not parts:  # `2>&1`
                     redirects = None
@@ -236,12 +246,14 @@ class _BatchReader:
                     parts.append(atom)
                 else:
                     self._open += 1
+                    self._group = len(self._script.commands)
                     if words:
                         parts.append(atom)
             elif atom == ")":
                 if self._open and "(" not in parts[1:]:
                     self._open -= 1
                     end_command()
+                    self._closed = self._group
                 else:
                     parts.append(atom)
             elif atom in "<>":
@@ -264,9 +276,14 @@ class _BatchReader:
             self._script.writes.append((target, place))
         for source in reads:
             self._script.reads.append((source, place))
+        if words and words[0].lower().lstrip("@(") == "call":  # which puts variables in once more
+            words = [self._percent(word) if "%" in word else word for word in words]
         words = self._started(words)
         if not words:
+            self._filed(writes)
             return
+        if words[0] in self._answers:
+            self._script.answered.append(place)
         program = words[0].lstrip("@(").strip('"')
         cut = program.find("/", 1)
         rest = words[1:]
@@ -282,6 +299,21 @@ class _BatchReader:
         self._script.commands.append(
             Command(name, args, text, self._pipes, stage, False, words=tuple(words[:64]), program=program, fed=fed)
         )
+        if not self._open:
+            self._closed = place
+        self._filed(writes)
+
+    def _echoed(self) -> list[str]:
+        """The lines that the command, or the bracket of commands, before this place prints."""
+        before = self._script.commands[self._closed :][-_MOST_LOOPED:]
+        return [" ".join(command.args) for command in before if command.name == "echo"]
+
+    def _filed(self, targets: list[str]) -> None:
+        if targets:
+            lines = self._echoed()
+            for target in targets[:4]:
+                if len(self._script.files) < _MOST_LOOPED:
+                    self._script.files.setdefault(base_name(target), []).extend(lines)
 
     def _started(self, words: list[str]) -> list[str]:
         """The command that `if`, `for`, `else`, `call` and `do` start, with what they ask or name taken in."""
@@ -316,6 +348,7 @@ class _BatchReader:
         inside = " ".join(words[start:at]).strip("() ")
         if inside[:1] in {"'", "`"} and len(self._script.texts) < 64:
             self._script.texts.append(inside.strip("'`"))
+            self._answers |= {name, f"%{name}"}
         elif len(inside) < 1_024 and len(self._loops) < 64:
             self._loops[f"%{name}"] = inside.strip('"')
             self._loops[name] = inside.strip('"')

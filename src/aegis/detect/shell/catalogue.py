@@ -20,7 +20,9 @@ from aegis.core.patterns import Lazy
 from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached, written_as
 from aegis.errors import ConfigError, Problem
 
-ProgramLanguage = Literal["shell", "python", "javascript", "php", "sql", "make", "cron", "other"]
+ProgramLanguage = Literal[
+    "shell", "python", "javascript", "php", "sql", "make", "cron", "applescript", "orders", "manifest", "other"
+]
 Words = tuple[str, ...]
 
 # What a program can be said to be, and what follows from it.
@@ -91,7 +93,7 @@ SIGNALS: Final = frozenset({
     "shell.destroy", "shell.dumps-secret", "shell.grants", "shell.hides-traces", "shell.infrastructure", "shell.kernel",
     "shell.persists", "shell.privilege", "shell.publishes", "shell.weakens",
 })  # fmt: skip
-OPERANDS: Final = frozenset({"key", "path"})  # resources that operands decide
+OPERANDS: Final = frozenset({"key", "path", "preference"})  # resources that operands decide
 EFFECTS: Final = frozenset({"exec", "network", "read", "write"})
 LEAST_EXAMPLES: Final = 2  # of each kind, in every file
 
@@ -184,14 +186,16 @@ class Use(_Member, frozen=True, kw_only=True):
     """What a program does where all words of one entry of `when` hold, and those of no entry of `unless`.
 
     `effect` is a verb and a resource of `core.effects`, perhaps a scope. Instead of a resource it names what the
-    operands are: `path`, or `key` of a registry; `of` says which words those are. With `of`, `service` and `process`
-    are what the name of one says. Words are in small letters, but for options behind `=`: `=-T`, or what begins so.
+    operands are: `path`, `preference`, or `key` of a registry; `of` says which words those are, `among` which of their
+    resources count. With `of`, `service` and `process` are what the name of one says. Words are in small letters, but
+    for options behind `=`: `=-T`, or what begins so.
     """
 
     effect: str
     when: Words = ()
     unless: Words = ()
     of: Words = ()
+    among: Words = ()
 
 
 class LinePattern(_Member, frozen=True, kw_only=True):
@@ -232,10 +236,7 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
 
 
 class CommandExample(_Member, frozen=True, kw_only=True):
-    """A command line, with the signal that it must raise or the effect that it must have.
-
-    `does` is an effect of `core.effects`; `shell` says which shell reads the line, `bash` where nothing does.
-    """
+    """A command line, with the signal or the effect (`does`, of `core.effects`) that it has in its `shell`."""
 
     command: str
     signal: str = ""
@@ -266,7 +267,6 @@ _NAME: Final = Lazy(r"^[^\sA-Z/*]+\*?$")
 _CAPITALS: Final = Lazy(r"[A-Z]")
 _LETTER: Final = Lazy(r"^-[A-Za-z]$")
 _BY_PATTERN: Final = frozenset({"defence", "miner"})
-_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 # What analysers ask
@@ -286,14 +286,13 @@ def pattern_of(kind: str) -> str:
 
 def members(member: str, kind: type[_Part]) -> dict[str, _Part]:
     """Return one member of every program that has it, by the program's names."""
-    found = ((name, getattr(program, member)) for name, program in builtin_programs().items())
-    return {name: value for name, value in found if isinstance(value, kind) and value}
+    every = builtin_programs().items()
+    return {name: value for name, one in every if isinstance(value := getattr(one, member), kind) and value}
 
 
 def options(member: str) -> dict[str, Words]:
     """Return the options of one meaning of every program that has any, by the program's names."""
-    found = ((name, getattr(program.options, member)) for name, program in builtin_programs().items())
-    return {name: words for name, words in found if words}
+    return {name: words for name, one in builtin_programs().items() if (words := getattr(one.options, member))}
 
 
 @cache
@@ -361,7 +360,7 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
             return msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
     programs = tuple(program for family in families(files) for program in family.programs)
     if cache is not None:
-        store_cached(cache, identity, _ENCODER.encode(programs))
+        store_cached(cache, identity, msgspec.msgpack.encode(programs))
     return programs
 
 
@@ -460,7 +459,8 @@ class _Reading:
         for at, use in enumerate(program.does):
             verb, _, rest = use.effect.partition(" ")
             resource, _, scope = rest.partition(" ")
-            if verb not in VERBS or resource not in (*RESOURCES, *OPERANDS) or scope not in ("", *SCOPES):
+            known = resource in (*RESOURCES, *OPERANDS) and set(use.among) <= set(RESOURCES)
+            if verb not in VERBS or not known or scope not in ("", *SCOPES):
                 self._bad(f"`{use.effect}` is no effect", f"{pointer}/does/{at}/effect")
             for words in (*use.when, *use.unless):
                 if not words.strip() or any(_CAPITALS.search(word) for word in words.split() if word[:2] != "=-"):

@@ -16,16 +16,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from msgspec import Struct, field
-
+from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
 from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
+from aegis.detect.shell.handed import MOST_ORDERS, ordered, read_applescript
 from aegis.detect.shell.heredocs import Given, given_by, literal
 from aegis.detect.shell.outputs import Variables, Word, printed
 from aegis.detect.shell.programs import (
     STDIN,
+    Fed,
     Program,
     commands_in_code,
     commands_in_sql,
@@ -43,6 +44,7 @@ from aegis.detect.shell.programs import (
 from aegis.detect.shell.starts import unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
 from aegis.detect.shell.words import SHELLS
+from aegis.detect.structured import structured_effects
 
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
 _MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
@@ -53,28 +55,12 @@ _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", 
 _XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
 
 _DUMPERS: Final = of_kind("dumper")
+_PRINTS_ITSELF: Final = frozenset({"orders", "manifest"})  # languages of programs that are no interpreters
+_SHOWN: Final = 80
 _BY_NULL: Final = frozenset({"-0", "--null", "-r0", "-0r"})
 _WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
 
 RunScript = Callable[[str, "FileFlow | None"], FileFlow]
-
-
-class Fed(Struct, kw_only=True):
-    """What one text runs that reaches an interpreter, and what it writes.
-
-    `runs` are the files that it runs as programs, `written` the files that it writes, `output` what it prints as a
-    whole, and `unread` says that something is run which was written here and cannot be known. `read` are the
-    programs that came out of a file or a pipe.
-    """
-
-    programs: list[tuple[str, str]] = field(default_factory=list)
-    statements: list[str] = field(default_factory=list)
-    tables: list[str] = field(default_factory=list)  # of cron
-    runs: list[str] = field(default_factory=list)
-    written: list[Written] = field(default_factory=list)
-    output: FileFlow = EMPTY
-    read: list[str] = field(default_factory=list)
-    unread: bool = False
 
 
 class Feeds:
@@ -276,7 +262,9 @@ class Feeds:
         if found:
             out = EMPTY
             for program in found:
-                out = out.then(self._program(command.name, program, stdin))
+                out = out.then(self._program(command.name, program, stdin, words))
+            if found[0].language in _PRINTS_ITSELF:
+                return self._prints(command, stdin)
             return out
         file = started_file(command)
         if file:
@@ -372,7 +360,10 @@ class Feeds:
 
     # Programs
 
-    def _program(self, name: str, program: Program, stdin: FileFlow | None) -> FileFlow:
+    def _program(self, name: str, program: Program, stdin: FileFlow | None, words: Sequence[str] = ()) -> FileFlow:
+        if program.language in _PRINTS_ITSELF:
+            self._orders(name, program, stdin, words)
+            return UNKNOWN
         if program.text is not None:
             text = program.text
             if program.language == "shell" and program.arguments:
@@ -421,6 +412,21 @@ class Feeds:
         self._files.running.discard((normal(file), given))
         return out if flows else UNKNOWN
 
+    def _orders(self, name: str, program: Program, stdin: FileFlow | None, words: Sequence[str]) -> None:
+        """What a program is told by what it reads: lines that could stand behind its name, or what is to be there."""
+        flows = [] if stdin is None else [stdin]
+        if program.file is not None:
+            here = self._here(program.file)
+            flows = self._files.find(program.file) if here is None else [here]
+        for text in [flow.text for flow in flows] if program.text is None else [program.text]:
+            if program.language == "manifest":
+                shown = structured_effects(f"{name} {' '.join(words[:1])}", {"manifest": text}, text, to_files=False)
+                self.fed.effects.extend(one.effect for one in shown)
+            self.fed.unread = self.fed.unread or text.count("\n") > MOST_ORDERS
+            script = ordered(name, words, program, text)
+            if script:
+                self._run_script("\n".join(script)[:MAX_FLOW], None)
+
     def _text(self, language: ProgramLanguage, name: str, text: str, stdin: FileFlow | None) -> FileFlow:
         """Run a text in its language."""
         fed = self.fed
@@ -439,6 +445,12 @@ class Feeds:
             return UNKNOWN
         if language == "cron":
             fed.tables.append(text)
+            return UNKNOWN
+        if language == "applescript":
+            commands, effects = read_applescript(text)
+            fed.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in effects)
+            for command in (*commands, *commands_in_code(text)):
+                self._run_script(command, None)
             return UNKNOWN
         if (name, text) not in fed.programs:
             fed.programs.append((interpreter(name), text))

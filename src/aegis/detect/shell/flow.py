@@ -208,7 +208,8 @@ def _downloads(command: Command) -> dict[str, str]:
     address = next((arg for arg in args if "://" in arg or (arg[:1].isdigit() and "/" in arg)), "")
     target = ""
     for at, arg in enumerate(args):
-        if arg in {"-o", "-O", "--output", "--output-document", "-OutFile"} and at + 1 < len(args):
+        joined = arg[:1] == "-" and arg[1:2] != "-" and arg[-1:] in {"o", "O"} and len(arg) < 6  # `-qO`, `-sSLo`
+        if (joined or arg in {"--output", "--output-document", "-OutFile"}) and at + 1 < len(args):
             following = args[at + 1]
             target = following if "://" not in following else following.rsplit("/", 1)[-1]
         elif arg.startswith(("-o/", "-O/")):

@@ -1,12 +1,22 @@
-"""The scripts that a command line hands to a shell: of `powershell` and `cmd`, and lines among a program's words."""
+"""What a command line hands to somebody else to read: a script to a shell of Windows, an AppleScript, lines of orders.
+
+An AppleScript is read statement by statement, with the application that each speaks to and with constants followed
+through assignments, `&` and `path to`. What a statement does stands with the program `applescript` in `data/programs`:
+its first word there is the statement without the texts in it, its second the statement with them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal, NamedTuple
 
-from aegis.detect.shell.catalogue import command_lines
+from aegis.core.patterns import Lazy
+from aegis.detect.shell.catalogue import InterpreterOptions, command_lines, members
 from aegis.detect.shell.powershell_values import decoded_base64
+from aegis.detect.shell.programs import STDIN, Program
+from aegis.detect.shell.tree import Command
+from aegis.detect.shell.uses import Did, effects_of, placed_path, service_resource
 
 POWERSHELLS: Final = frozenset({"powershell", "pwsh", "powershell_ise", "sqlps", "sqltoolsps"})
 
@@ -53,10 +63,11 @@ _POWERSHELL_SWITCHES: Final = (
 
 def cmd_script(args: Sequence[str]) -> str:
     """Return the command line that `cmd` runs; empty where it waits for one."""
+    delayed = "setlocal enabledelayedexpansion& " if any(arg.lower() in {"/v", "/v:on"} for arg in args) else ""
     for at, arg in enumerate(args):
         lowered = arg.lower()
         if lowered in {"/c", "/k", "/r", "-c", "//c"}:
-            return " ".join(args[at + 1 :])
+            return delayed + " ".join(args[at + 1 :])
         if lowered[:2] in {"/c", "/k"} and len(lowered) > 2:
             return " ".join([arg[2:], *args[at + 1 :]])
         if not lowered.startswith("/"):
@@ -87,3 +98,261 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
             if len(plain) >= entry.start:
                 found.append((entry.shell, " ".join(args[list(args).index(plain[entry.start - 1]) :])))
     return [(shell, line) for shell, line in found[:16] if line.strip()]
+
+
+# Orders, a line each
+
+
+TOLD: Final = frozenset(name for name, runs in members("runs", InterpreterOptions).items() if runs.language == "orders")
+MOST_ORDERS: Final = 64  # lines that a program reads and that are read here
+_CHAIN: Final = Lazy(r"^:(\w+)\s+(\w+)")
+_KIND: Final = Lazy(r"(?m)^\s*\"?kind\"?\s*:\s*\"?(\w+)")
+
+
+def ordered(name: str, words: Sequence[str], program: Program, text: str) -> list[str]:
+    """Return the command lines that a program's orders stand for, each behind its name and the words that it has.
+
+    Of a manifest it is those that take away what it names, where that is asked for.
+    """
+    if program.language == "manifest":
+        kinds = _KIND.findall(text)[:MOST_ORDERS] if "delete" in words[:4] else []
+        return [f"{name} delete {kind.lower()} x" for kind in kinds]
+    kept: list[str] = []
+    for word in words:  # without the file that they stand in, and the option before that
+        if word not in STDIN and word not in (program.file, program.text):
+            kept.append(word)
+        elif kept and kept[-1][:1] == "-":
+            kept.pop()
+    before = shlex.join(kept)
+    lines = [line for line in text.replace(";", "\n").splitlines() if line.strip()][:MOST_ORDERS]
+    return [f"{name.removesuffix('-restore')} {before} {_order(line)}" for line in lines]
+
+
+def _order(line: str) -> str:
+    """A line of orders as words of a command; the policy of a chain of a saved packet filter is `-P CHAIN POLICY`."""
+    match = _CHAIN.match(line)
+    if match is not None:
+        return f"-P {match.group(1)} {match.group(2)}"
+    try:
+        return shlex.join(shlex.split(line))
+    except ValueError:
+        return shlex.join(line.split())
+
+
+def told(command: Command, printed: Sequence[str], files: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the orders that a program of Windows is given, by a pipe or by a file that was written here."""
+    words = [word.rpartition(":")[2] for word in (*command.args, *command.text.partition("<")[2].split()[:1])]
+    lines = [*printed, *(line for word in words for line in files.get(base_name(word), ()))]
+    return [f"{command.name} {line}" for line in dict.fromkeys(lines[:MOST_ORDERS])]
+
+
+def base_name(path: str) -> str:
+    """The last part of a path, in small letters."""
+    return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
+
+
+# AppleScript
+
+
+MAX_SCRIPT: Final = 16_384  # characters; a longer one is cut there
+_MOST_STATEMENTS: Final = 512
+_LONGEST_VALUE: Final = 4_096  # of a constant that is put together
+_MOST_KNOWN: Final = 256
+_DEEPEST: Final = 3  # scripts that scripts run
+_TOKEN: Final = Lazy(
+    r'(?s)"((?:[^"\\]|\\.)*)"|(--[^\n]*|#[^\n]*|\(\*.*?\*\)|¬[ \t]*\r?\n)|([A-Za-z_]\w*)|(\d+)|([&{}(),:=])|(\r?\n)'
+)
+_IS_JAVASCRIPT: Final = Lazy(r"\bApplication\s*\(|\bObjC\.|\$\.NS|\$\(|\bvar\s|\bfunction\s*\(")
+_FOLDERS: Final = {
+    "home": "~/", "desktop": "~/Desktop/", "documents": "~/Documents/", "downloads": "~/Downloads/",
+    "pictures": "~/Pictures/", "temporary items": "/private/tmp/",
+    "library": "~/Library/", "preferences": "~/Library/Preferences/", "keychain": "~/Library/Keychains/",
+    "application support": "~/Library/Application Support/", "startup disk": "/", "system": "/System/",
+    "users": "/Users/", "applications": "/Applications/",
+}  # fmt: skip
+# Phrases before a value that leave it what it is.
+_LEAVES: Final = (("quoted", "form", "of"), ("posix", "path", "of"), ("posix", "file"), ("alias",), ("file",))
+_STARTS: Final = (("do", "shell", "script"), ("do", "script"), ("write", "text"))
+_TAKES: Final = frozenset({"read", "duplicate", "open", "copy"})
+_ENDS: Final = frozenset({"delete", "move"})
+
+
+class AppleScript(NamedTuple):
+    """What a script starts and does."""
+
+    commands: list[str]
+    effects: list[Did]
+
+
+class _Part(NamedTuple):
+    """A word, a mark, or a value that is known, of a statement."""
+
+    kind: Literal["word", "mark", "value"]
+    text: str
+
+
+def read_applescript(text: str, depth: int = 0) -> AppleScript:
+    """Read a script, of AppleScript or of JavaScript for Automation, with those that it runs; never raises."""
+    text = text[:MAX_SCRIPT]
+    found = AppleScript([], [])
+    if _IS_JAVASCRIPT.search(text):
+        line = " ".join(text.split())
+        found.effects.extend(effects_of("applescript", (line, line)))
+        return found
+    known: dict[str, str] = {}
+    told: list[str] = []
+    for number, statement in enumerate(_statements(text)):
+        if number >= _MOST_STATEMENTS:
+            break
+        for script in _statement(_joined(statement, known), known, told, found):
+            if depth < _DEEPEST:
+                inner = read_applescript(script, depth + 1)
+                found.commands.extend(inner.commands)
+                found.effects.extend(inner.effects)
+    return found
+
+
+def _statements(text: str) -> Iterator[list[_Part]]:
+    parts: list[_Part] = []
+    for match in _TOKEN.finditer(text):
+        value, skipped, word, number, mark, end = match.groups()
+        if end is not None:
+            if parts:
+                yield parts
+            parts = []
+        elif value is not None:
+            parts.append(_Part("value", value.replace('\\"', '"').replace("\\n", "\n").replace("\\\\", "\\")))
+        elif word is not None or number is not None:
+            parts.append(_Part("word", word or number))
+        elif skipped is None and mark not in {"(", ")"}:
+            parts.append(_Part("mark", mark))
+    if parts:
+        yield parts
+
+
+def _joined(parts: list[_Part], known: dict[str, str]) -> list[_Part]:
+    """A statement with what is known put in, and values that `&` joins as one."""
+    out: list[_Part] = []
+    joins = False
+    at = 0
+    named = parts[1].text.lower() if len(parts) > 1 and parts[0].text.lower() in {"set", "property"} else ""
+    while at < len(parts):
+        part = parts[at]
+        if part == _Part("mark", "&"):
+            joins = bool(out)
+            at += 1
+            continue
+        value, at = _value(parts, at, known, named)
+        if value is None:
+            if joins and out and out[-1].kind == "value":
+                joins = False  # what is joined to is nobody's to know: the beginning stands
+                continue
+            out.append(part)
+        elif joins and out[-1].kind == "value":
+            out[-1] = _Part("value", (out[-1].text + value)[:_LONGEST_VALUE])
+        else:
+            out.append(_Part("value", value))
+        joins = False
+    return out
+
+
+def _value(parts: list[_Part], at: int, known: dict[str, str], named: str) -> tuple[str | None, int]:
+    """The value that begins at a part, `None` where none does; and where what follows begins."""
+    part = parts[at]
+    if part.kind == "value":
+        return part.text, at + 1
+    words = [one.text.lower() if one.kind == "word" else "" for one in parts[at : at + 8]]
+    if words[:2] == ["path", "to"]:
+        for length in (2, 1):
+            folder = _FOLDERS.get(" ".join(words[2 : 2 + length]))
+            if folder is not None:
+                at += 2 + length
+                while at < len(parts) and parts[at].text.lower() in {
+                    "folder",
+                    "from",
+                    "user",
+                    "domain",
+                    "as",
+                    "text",
+                    "string",
+                    "alias",
+                }:
+                    at += 1
+                return folder, at
+    if words[:2] in (["ascii", "character"], ["character", "id"]) and len(words) > 2 and words[2].isdecimal():
+        return (chr(int(words[2])) if int(words[2]) < 128 else ""), at + 3
+    if part.kind == "word" and not (at == 1 and words[0] == named):
+        value = known.get(words[0])
+        if value is not None:
+            return value, at + 1
+    return None, at + 1
+
+
+def _statement(parts: list[_Part], known: dict[str, str], told: list[str], found: AppleScript) -> list[str]:
+    """Read one statement; return the scripts that it runs."""
+    words = [part.text.lower() if part.kind == "word" else "" for part in parts]
+    if words[:1] == ["end"]:
+        if told and words[1:2] != ["repeat"] and words[1:2] != ["try"] and words[1:2] != ["if"]:
+            told.pop()
+        return []
+    if words[:1] == ["tell"] and "to" not in words:
+        told.append(" ".join(part.text for part in parts))
+        if "of" not in words and "machine" not in words:
+            return []
+    if words[:1] in (["set"], ["property"]) and len(parts) > 3:
+        if len(parts) == 4 and parts[3].kind == "value" and len(known) < _MOST_KNOWN:
+            known[words[1]] = parts[3].text
+        else:
+            known.pop(words[1], None)
+    for phrase in _STARTS:
+        for at in _places(words, phrase):
+            if at < len(parts) and parts[at].kind == "value":
+                found.commands.append(parts[at].text)
+    _done(parts, words, told, found)
+    run = _places(words, ("run", "script"))
+    return [parts[at].text for at in run if at < len(parts) and parts[at].kind == "value"]
+
+
+def _done(parts: list[_Part], words: list[str], told: list[str], found: AppleScript) -> None:
+    lead = f"{told[-1]} " if told and words[:1] != ["tell"] else ""
+    bare = lead + " ".join(
+        part.text if part.kind != "value" or _names_application(parts, at) else '""' for at, part in enumerate(parts)
+    )
+    whole = lead + " ".join(f'"{part.text}"' if part.kind == "value" else part.text for part in parts)
+    found.effects.extend(effects_of("applescript", (bare, whole)))
+    values = [part.text for part in parts if part.kind == "value"]
+    if "quit" in words:
+        for value in values[-1:]:
+            resource = service_resource(value.replace(" ", ""), "process")
+            found.effects.append(Did("stop", resource, "one", (value,)))
+    verb: Literal["read", "delete"] | None = "read" if _TAKES & set(words) else "delete" if _ENDS & set(words) else None
+    if verb is not None:
+        for value in values[:8]:
+            resource, scope, shown = placed_path(_posix(value))
+            if resource != "file":
+                found.effects.append(Did(verb, resource, scope, (shown,)))
+
+
+def _names_application(parts: list[_Part], at: int) -> bool:
+    return at > 0 and parts[at - 1].text.lower() in {"application", "app", "process"}
+
+
+def _places(words: list[str], phrase: tuple[str, ...]) -> Iterator[int]:
+    """Where what follows a phrase begins, behind phrases that leave it what it is."""
+    for at in range(len(words) - len(phrase)):
+        if tuple(words[at : at + len(phrase)]) == phrase:
+            behind = at + len(phrase)
+            while True:
+                left = next((one for one in _LEAVES if tuple(words[behind : behind + len(one)]) == one), None)
+                if left is None:
+                    break
+                behind += len(left)
+            yield behind
+
+
+def _posix(path: str) -> str:
+    """A path in the spelling of Unix: `Macintosh HD:Users:ada` is `/Users/ada`."""
+    if "://" in path or ":" not in path:
+        return path
+    head, _, rest = path.partition(":")
+    return ("/" if "/" not in head else f"{head}/") + rest.replace(":", "/")

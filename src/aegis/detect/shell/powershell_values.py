@@ -49,7 +49,10 @@ class PsValue(NamedTuple):
         return self.items or (self,)
 
     def spread_text(self) -> list[str]:
-        """Return the texts of the items."""
+        """Return the texts of the items; a table is one text, with the texts of its members."""
+        if self.fields:
+            told = ";".join(f"{name}={one.text}" for name, one in list(self.fields.items())[:MOST_ITEMS])
+            return [f"@{{{told}}}"[:MOST_TEXT]]
         return [item.text for item in self.items] if self.items else [self.text]
 
     def spelling(self) -> str:
@@ -299,6 +302,9 @@ _FETCHES: Final = frozenset({
 })  # fmt: skip
 
 
+_OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
+
+
 def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
     """Return `value.name(given)`."""
     kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
@@ -328,6 +334,8 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
                 return made(cut, value)
         elif name == "insert" and len(given) == 2 and (at := _number(first)) is not None and at >= 0:
             return made(text[:at] + given[1].text + text[at:], value)
+    if name in _OPENS_KEY and first.text:  # a key below a key, which later calls are made on
+        return PsValue(text=f"{value.type or value.text}\\{first.text}"[:MOST_TEXT], known=False, kinds=kinds)
     if name in {"tostring", "trim", "invoke", "gettype", "getawaiter", "getresult", "normalize", "trimend"}:
         return value.named("")
     if name in {"getstring", "readtoend", "decompress", "read"}:
@@ -389,6 +397,8 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
             return _formatted(first, listed([piece for one in rest for piece in one.spread()]))
     if type_name == "io.path" and name == "combine":
         return made("\\".join(piece for one in given for piece in one.spread_text()), *given)
+    if name in {"openbasekey", "openremotebasekey"} and given:
+        return PsValue(text=f"registry.{first.text.lower()}"[:MOST_TEXT], known=False, kinds=first.kinds)
     if type_name == "regex" and name == "replace" and len(given) > 2:
         return _replaced(first, listed(given[1:3]))
     if type_name == "environment" and name == "getenvironmentvariable":

@@ -10,7 +10,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct, field
+
+from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.files import EMPTY, FileFlow, Written
 from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind
 from aegis.detect.shell.starts import USUAL_PLACES
@@ -27,6 +31,25 @@ class Program(NamedTuple):
     text: str | None = None
     file: str | None = None
     arguments: tuple[str, ...] = ()
+
+
+class Fed(Struct, kw_only=True):
+    """What one text runs that reaches an interpreter, and what it writes.
+
+    `runs` are the files that it runs as programs, `written` the files that it writes, `output` what it prints as a
+    whole, and `unread` says that something is run which was written here and cannot be known. `read` are the
+    programs that came out of a file or a pipe, and `effects` what programs do that are in no shell's language.
+    """
+
+    programs: list[tuple[str, str]] = field(default_factory=list)
+    statements: list[str] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)  # of cron
+    runs: list[str] = field(default_factory=list)
+    written: list[Written] = field(default_factory=list)
+    output: FileFlow = EMPTY
+    read: list[str] = field(default_factory=list)
+    effects: list[ResourceEffect] = field(default_factory=list)
+    unread: bool = False
 
 
 _INTERPRETERS: Final = members("runs", InterpreterOptions)
@@ -90,6 +113,8 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
             return [*found, Program("other", text=word)] if reads else found
         elif options.operand and reads:
             return [*found, _in_file(language, word, tuple(rest))]
+    if language == "applescript" and len(found) > 1:  # each `-e` is a line of one script
+        return [Program(language, text="\n".join(one.text or "" for one in found))]
     if name == "make" and reads:
         return [Program("make", file=each) for each in ("Makefile", "makefile", "GNUmakefile")]
     return [*found, Program(language)] if reads else found
@@ -127,7 +152,7 @@ def language_of_file(text: str) -> tuple[str, ProgramLanguage]:
 
 _STARTED_IN_CODE: Final = Lazy(
     r"""(?:\b(?:system|exec|popen|popen3|spawn|shell_exec|passthru|capture2e?|capture3|qx|sh|run|readpipe)|%x|"""
-    r"""do shell script)"""
+    r"""do shell script|doShellScript)"""
     r"""\s*[({\[]*\s*(?:"((?:[^"\\\n]|\\.)+)"|'((?:[^'\\\n]|\\.)+)')|`([^`\n]+)`|(?:%x|\bqx)\s*[({\[/]([^)}\]/\n]+(?:/[^)}\]\n]*)?)"""
     r"""|"((?:[^"\\\n]|\\.)+)"\s*\|\s*getline|\|\s*"((?:[^"\\\n]|\\.)+)\""""
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -16,7 +17,7 @@ from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
-from aegis.detect.resources import place_of
+from aegis.detect.resources import kept_at
 from aegis.detect.shell.catalogue import builtin_programs, command_lines, of_kind, options, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
@@ -60,6 +61,7 @@ from aegis.detect.shell.words import (
     SENDERS,
     SHELLS,
     WRITERS,
+    place_of_text,
     statements,
 )
 
@@ -67,6 +69,8 @@ _FORK_BOMB: Final = Lazy(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
+_SHORT: Final = 256  # characters of a command, with its pipeline, that is remembered
+_STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
 # Options whose value a program writes: naming a key there makes one.
@@ -159,7 +163,7 @@ def analyse_shell(
     for command in commands:
         if command.pipe:
             pipes[command.pipe].append(command)
-        _command(command, facts, depth)
+        _add_command(command, facts, depth)
     for stages in pipes.values():
         facts.signals.extend(pipeline(stages))
         away = carried(stages)
@@ -169,7 +173,7 @@ def analyse_shell(
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.ran.extend(runs(commands))
     for command in located(commands):
-        _command(command, facts, depth)
+        _add_command(command, facts, depth)
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     facts.signals.extend(labels(commands))
@@ -225,6 +229,7 @@ def _follow(
     facts.runs.extend(fed.runs)
     facts.written.extend(fed.written)
     facts.read.extend(fed.read)
+    facts.effects.extend(fed.effects)
     facts.programs.extend(program for program in fed.programs if program not in facts.programs)
     facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
     facts.too_long |= fed.unread
@@ -236,12 +241,26 @@ def _follow(
     return done
 
 
-def judge_command(command: Command, facts: ShellFacts) -> None:
-    """Add what a simple command does that another shell than this one runs."""
-    _command(command, facts, MAX_DEPTH, known=False)
+def _add_command(command: Command, facts: ShellFacts, depth: int) -> None:
+    """Add what a simple command does; the same short ones come in call after call, and are read once."""
+    if len(command.text) + len(command.pipeline) > _SHORT or command.name.lower() in _STARTS_OTHERS:
+        judge_command(command, facts, depth, known=True)
+    else:
+        known = _known_command(command, depth)
+        facts.absorb(known)
+        facts.scripts.extend(known.scripts)
 
 
-def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = True) -> None:
+@lru_cache(maxsize=2_048)
+def _known_command(command: Command, depth: int) -> ShellFacts:
+    """What a command does that costs no effort to read; nobody changes it."""
+    facts = ShellFacts()
+    judge_command(command, facts, depth, known=True)
+    return facts
+
+
+def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *, known: bool = False) -> None:
+    """Add what a simple command does; one that is not `known` is run by another shell than this one."""
     name = command.name.lower()
     if known and name in _KNOWN:
         _uses(name, command, facts)
@@ -253,7 +272,7 @@ def _command(command: Command, facts: ShellFacts, depth: int, *, known: bool = T
     for signal in destroys(command):
         facts.writes = True
         facts.add(signal, command.text)
-    if name in {"find", "xargs", "parallel"}:
+    if name in _STARTS_OTHERS:
         _starts_others(command, facts, depth)
     elif name in _SETS_RIGHTS:
         facts.writes = True
@@ -384,9 +403,9 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
     inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
-    elif inner.name not in {"find", "xargs", "parallel"}:
+    elif inner.name not in _STARTS_OTHERS:
         facts.ran.extend(runs([inner]))
-        _command(inner, facts, depth)
+        judge_command(inner, facts, depth, known=True)
 
 
 def _carries(name: str) -> bool:
@@ -404,15 +423,14 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)
-        elif (
-            (name in _CARRIERS or name not in _PROGRAMS)
-            and not _CARRIES.isdisjoint(args)
-            and any(map(_given_away, args))
-        ):
+        elif _carries(name) and not _CARRIES.isdisjoint(args) and any(map(_given_away, args)):
             facts.add("shell.sends-secret", command.text)
         return
     operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
+    text = place_of_text(name, args)
     for at, arg in enumerate(operands):
+        if at == text:
+            continue
         if at and args[at - 1] in _OUTPUTS:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
@@ -423,21 +441,17 @@ def _reads(command: Command, facts: ShellFacts) -> None:
             if not edits and (name not in _MOVERS or args[-1].startswith(LOOSE_PLACES)):
                 facts.add("shell.reads-settings", command.text)
             continue
-        if _keeps_secrets(value):
-            facts.effects.append(ResourceEffect("read", "browser-data", "one", (value,), "", command.text[:_SHOWN]))
-            return
+        kept = kept_at(value)
+        if kept is not None and not is_secret_file(value):
+            facts.effects.append(ResourceEffect("read", kept, "one", (value,), "", command.text[:_SHOWN]))
+            if kept == "browser-data":
+                return
         posted = name in SENDERS and value != arg and is_account_file(value)
         if posted or is_secret_file(value) or (name in _TAKES_FOLDERS and is_secret_place(value)):
             facts.add("shell.reads-secret", command.text)
             if name in SENDERS:
                 facts.add("shell.sends-secret", command.text)
             return
-
-
-def _keeps_secrets(path: str) -> bool:
-    """Whether a file is what a browser keeps of its user."""
-    place = place_of(path) if "/" in path or "\\" in path else None
-    return place is not None and place.resource == "browser-data"
 
 
 _EDITORS: Final = of_kind("edits-in-place")
@@ -457,7 +471,7 @@ _TAKES_FOLDERS: Final = of_kind("takes-folders")
 def analyse_command(name: str, *args: str) -> ShellFacts:
     """The facts of one command given in words that stand for themselves, as a tool for files does without a shell."""
     facts = ShellFacts()
-    _command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0)
+    judge_command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0, known=True)
     return facts
 
 

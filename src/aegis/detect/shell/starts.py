@@ -233,7 +233,6 @@ _SETTING: Final = Lazy(
 )
 _GIT_SETTING: Final = Lazy(r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)")
 # What starts a command inside the little languages of editors, clients and debuggers.
-_APPLE_SCRIPT: Final = 'do shell script "'
 _LEADS: Final = Lazy(
     r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
@@ -303,8 +302,6 @@ def helpers(command: Command) -> Iterator[str]:
             yield from _commands(name, word.lstrip("+"))
         if name == "socat" and word.lower().startswith(("exec:", "system:")):
             yield word.partition(":")[2].partition(",")[0]
-        if name == "osascript" and _APPLE_SCRIPT in word:
-            yield word.partition(_APPLE_SCRIPT)[2].partition('"')[0]
     if name == "capsh" and args[-1:] == ("--",):
         yield "/bin/sh"
 

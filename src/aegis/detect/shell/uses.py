@@ -14,7 +14,7 @@ import re2
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
-from aegis.detect.resources import host_place, place_of
+from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES
 
@@ -214,9 +214,7 @@ def is_broad(word: str) -> bool:
     last = word.rstrip("/\\").replace("\\", "/").rpartition("/")[2].lower()
     if last in _OF_PEOPLE:
         lowered = word.lower().replace("\\", "/")
-        return lowered.startswith(
-            ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
-        )
+        return lowered.startswith(_HOMES)
     place = place_of(word.rstrip("/\\"))
     if place is None:
         return word.rstrip("/\\").lower() in {"c:\\users", "$env:userprofile", "%userprofile%"}
@@ -240,16 +238,9 @@ def is_stream(word: str) -> bool:
         word = word.replace("$env:", "").replace("${env:", "")
     rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
     left, colon, right = rest.rpartition(":")
-    if (
-        not colon
-        or not left
-        or not right
-        or "/" in right
-        or "\\" in right
-        or left[0] in "/-%$@"
-        or ":" in left
-        or "@" in left
-    ):
+    if not (colon and left and right) or left[0] in "/-%$@" or any(sign in left for sign in ":@"):
+        return False
+    if "/" in right or "\\" in right:
         return False
     if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
         return False
@@ -281,7 +272,7 @@ def key_place(key: str) -> str:
     lowered = key.lower().replace("\\", "/").strip("\"' ")
     if lowered.startswith("//"):
         lowered = lowered[2:].partition("/")[2]
-    for prefix in ("microsoft.powershell.core/registry::", "registry::"):
+    for prefix in ("microsoft.powershell.core/registry::", "registry::", "registry."):
         lowered = lowered.removeprefix(prefix)
     parts = [part for part in lowered.split("/") if part]
     if not parts:
@@ -303,15 +294,28 @@ HIVES: Final = frozenset({*_HIVES.values(), *_HIVES})
 def is_key(word: str) -> bool:
     """Whether a word is the path of a registry key."""
     head = word.lower().replace("\\", "/").lstrip("/")
-    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::")
+    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::").removeprefix("registry.")
     return head.partition("/")[0].rstrip(":") in HIVES
+
+
+@lru_cache(maxsize=1_024)
+def _guards(name: str) -> bool:
+    """Whether a name, perhaps with wildcards of its own, is that of what watches or guards a machine."""
+    if "*" in name and len(name.strip("*")) > _SHORT:
+        return any(glob_match(name, known.rstrip("*")) for known in _DEFENCES)
+    return any(name == known or (known[-1] == "*" and glob_match(known, name)) for known in _DEFENCES)
+
+
+_SHORT: Final = 3  # letters of a name that many names have
 
 
 def service_resource(name: str, otherwise: Resource) -> Resource:
     """What a service or a process is for, by its name."""
-    lowered = name.lower().strip("\"' ")
+    lowered = name.lower().strip("\"' ").rpartition("name=")[2].strip("\"' ")
+    if lowered[:1] in {"$", "`"}:  # `$(pgrep auditd)`: the process that another command names
+        lowered = next(iter(lowered.rstrip(")`").split()[::-1]), "")
     lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
-    if any(lowered == known or (known[-1] == "*" and glob_match(known, lowered)) for known in _DEFENCES):
+    if any(map(_guards, {lowered, lowered.replace(" ", ""), lowered.rpartition(".")[2]})):
         return "defence"
     return "backup" if lowered in _BACKUPS else otherwise
 
@@ -371,6 +375,8 @@ def _did(entry: Use, used: Used) -> Iterator[Did]:
         found = _placed(resource, value, used)
         if found is not None:
             what, wide, shown = found
+            if entry.among and what not in entry.among:
+                continue
             if verb == "write" and wide == "all" and what == "system-file":  # what is put into a folder leaves the rest
                 continue
             wide = _SCOPES[scopes[0]] if scopes else wide
@@ -404,6 +410,9 @@ def _placed(kind: str, value: str, used: Used) -> tuple[Resource, EffectScope, s
         return service_resource(value, _KINDS[kind]), "one", value
     if kind == "key":
         return _key(value, used)
+    if kind == "preference":
+        place = place_of(preference_path(used.name, used.args))
+        return (place.resource, "one", place.path) if place is not None else None
     return placed_path(value)
 
 
@@ -435,16 +444,33 @@ def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
     place = key_place(value)
     names = [*used.values("v"), *used.values("name"), *used.values("valuename")]
     data = [*used.values("d"), *used.values("value"), *used.values("propertyvalue"), ""]
+    if used.name[:1] == "[":  # a method: key, name, data
+        names, data = used.operands[1:2], [*used.operands[2:3], ""]
+    elif used.name == ".setvalue":  # of a key that was opened, which the words end with
+        names, data = used.operands[:1], [*used.operands[1:2], ""]
+    elif used.name[:1] == ".":  # a method of the shell's object: what is named last is the value
+        place, _, name = place.rpartition("/")
+        names, data = [name], [*used.operands[1:2], ""]
     for name in names[:2]:
         found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
+        whole = _key_at(place)  # what is said of every value of the key, which need not hold for this one
+        if _switches_on(name.lower(), _plain_number(data[0])) and (found and found[0]) == (whole and whole[0]):
+            return "setting", "one", place
         if found is not None:
             return found
     return _key_at(place) or ("setting", "one", place)
 
 
+def _switches_on(name: str, data: str) -> bool:
+    """Whether a value of a key switches on what it is called after, or no longer switches it off."""
+    if "insecure" in name or "guest" in name:
+        return False
+    return (name.startswith("enable") and data == "1") or (name.startswith(("disable", "no")) and data == "0")
+
+
 def _plain_number(text: str) -> str:
     lowered = text.lower().removeprefix("0x").lstrip("0")
-    return lowered.replace("/", " ") if lowered else "0" if text else ""
+    return lowered.replace("/", " ").replace("\\", " ") if lowered else "0" if text else ""
 
 
 def _key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
@@ -463,7 +489,9 @@ def written_value(place: str, name: str, data: str) -> Did | None:
     return None
 
 
-_KINDS: Final[dict[str, Resource]] = {"service": "service", "process": "process", "key": "setting", "path": "file"}
+_KINDS: Final[dict[str, Resource]] = {
+    "service": "service", "process": "process", "key": "setting", "path": "file", "preference": "setting",
+}  # fmt: skip
 _VERBS: Final[dict[str, Verb]] = {str(one): one for one in VERBS}
 _RESOURCES: Final[dict[str, Resource]] = {str(one): one for one in RESOURCES}
 _SCOPES: Final[dict[str, EffectScope]] = {"one": "one", "many": "many", "all": "all"}

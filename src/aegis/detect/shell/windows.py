@@ -7,6 +7,7 @@ that starts another one hands over its script, to a bounded depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
@@ -14,25 +15,25 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import Files
 from aegis.detect.operands import runs
-from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
+from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.flow import searches_keys
-from aegis.detect.shell.handed import POWERSHELLS, cmd_script, inner_lines, powershell_script
+from aegis.detect.shell.handed import POWERSHELLS, TOLD, base_name, cmd_script, inner_lines, powershell_script, told
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import Did, effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
+from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
 _MOST_SCRIPTS: Final = 48  # of one text
 _EVIDENCE: Final = 200
 _BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
-_INVOKES: Final = frozenset(
-    {"iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand"}
-)
+_INVOKES: Final = frozenset({
+    "iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand",
+})  # fmt: skip
 _STARTS: Final = frozenset({
     "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
 })  # fmt: skip
@@ -42,7 +43,7 @@ _REMOTE_CODE: Final = frozenset({
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
 _READS_CODE: Final = POWERSHELLS | _BASHES | {"cmd", "python", "python3", "node", "perl", "ruby", "cscript", "wscript"}
-_SOCKETS: Final = ("net.sockets.tcpclient", "net.sockets.udpclient", "net.sockets.tcplistener", "clientwebsocket")
+_SOCKETS: Final = ("net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket")
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | _BASHES | {"cmd", "command"}
@@ -63,7 +64,8 @@ class Spoken(NamedTuple):
 _BASH_SIGNS: Final = frozenset("$`'#{")
 _WORDS: Final = Lazy(r"[A-Z]?[a-z0-9]+|[A-Z]+")
 _POWERSHELL_SIGNS: Final = Lazy(
-    r"(?i)\$env:\w|\[(?:system\.)?[a-z.]+\]::|(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
+    r"(?i)\$env:\w|\[[a-z][a-z0-9., =]*\]::|\s-join\b|\bnew-object\b[^\n]{0,60}\)\.|"
+    r"(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
     r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
     r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
@@ -72,9 +74,11 @@ _POWERSHELL_SIGNS: Final = Lazy(
 _CMD_SIGNS: Final = Lazy(
     r"(?i)(?:^|[\s\"'=,])[a-z]:\\|\.exe\b|%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|\bhk(?:lm|cu|cr|u|ey_[a-z_]+)\\|"
     r"\\\\[a-z0-9.-]+\\|^\s*@echo off|"
+    r"(?:^|[&|;\n(]\s*)(?:set\s+\"?\w+=|for\s+/[a-z]\s|call\s|diskpart\b|diskshadow\b|ntdsutil\b)|"
     r"(?:^|[&|;\n(]\s*)(?:reg|sc|net|net1|wmic|schtasks|vssadmin|wevtutil|bcdedit|netsh|taskkill|icacls|attrib|cmdkey|"
     r"certutil|bitsadmin|mshta|rundll32|regsvr32|diskshadow|wbadmin|fsutil|cipher|del|erase|rd|format|rmdir|takeown|"
-    r"auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|runas|robocopy|xcopy)\s+[/\\\"a-z-]"
+    r"pnputil|mountvol|setx|dsacls|auditpol|dism|powershell|cscript|wscript|msiexec|forfiles|cmstp|installutil|mavinject|"
+    r"runas|robocopy|xcopy)\s+[/\\\"a-z-]"
 )
 _SURELY_CMD: Final = Lazy(
     r"(?i)%[a-z_()0-9]{2,32}(?::[^%\n]{1,40})?%|(?:^|[\s\"'=])[a-z]:\\|\.exe\b|\s/[a-z?]\b|^\s*@?echo off|"
@@ -83,12 +87,21 @@ _SURELY_CMD: Final = Lazy(
 )
 
 
-def spoken(tool: str, text: str) -> Spoken:
-    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+@lru_cache(maxsize=1_024)
+def _named(tool: str) -> Dialect:
+    """The shell that the name of a tool says it is, which is that of Linux where it says nothing."""
     words = {word.lower() for word in _WORDS.findall(tool[-64:])}
     if "powershell" in tool.lower() or words & {"pwsh", "ps1"}:
+        return "powershell"
+    return "cmd" if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower() else "bash"
+
+
+def spoken(tool: str, text: str) -> Spoken:
+    """Return which shells may read a text, by the name of the tool that takes it and by how it is written."""
+    named = _named(tool)
+    if named == "powershell":
         return Spoken(("powershell",), True)
-    if words & {"cmd", "batch", "bat"} or "cmd.exe" in tool.lower():
+    if named == "cmd":
         sure = _SURELY_CMD.search(text) is not None
         if sure and _BASH_SIGNS.isdisjoint(text):
             return Spoken(("cmd",), True)  # a tool of this name may be a shell of Linux, but not for this text
@@ -155,6 +168,8 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
     return facts
 
 
+_WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
+_ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
 _PLAIN_HOST: Final = Lazy(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
@@ -168,12 +183,7 @@ _SIGNS_OF_ANY: Final = (
     "\\\\", "launcher", "prefix", "callback", "proxycommand", "localcommand", "subprocess-path", "comspec=", "|driver",
 )  # fmt: skip
 _CHANGES: Final = of_kind("writer") | of_kind("deleter")
-_CMDLETS: Final = of_kind("cmdlet")
-_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - _CMDLETS
-
-
-def _base(path: str) -> str:
-    return path.replace("/", "\\").rstrip("\\").rpartition("\\")[2].strip("\"' ").lower()
+_JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - of_kind("cmdlet")
 
 
 def fetched_file(command: Command, kinds: frozenset[str]) -> str:
@@ -206,13 +216,11 @@ class _Reading:
         self.scripts: list[tuple[Dialect, str]] = []
         self._aliases: dict[str, str] = {}
         self._sockets = False
-        self._in_powershell = False
         self._fetched: dict[str, bool] = {}
 
     # The two languages
 
     def powershell(self, text: str) -> None:
-        self._in_powershell = True
         script = parse_powershell(text, self.effort)
         if len(text) > MAX_POWERSHELL or script.cut:
             self.facts.too_long = True
@@ -245,21 +253,19 @@ class _Reading:
             self.facts.too_long = True
         self.scripts += [("cmd", inner) for inner in script.texts]
         commands: list[Command] = []
-        before: Command | None = None
         fetches = 0
-        for command in script.commands:
+        for place, command in enumerate(script.commands):
             if not self.facts.may_read(LEAST):
                 break
             if command.name in _FETCHERS:
                 fetches = command.pipe
             elif command.stage and command.pipe == fetches and command.name in _READS_CODE:
                 self._did("execute", "host", "one", (), command.text)
-            printed = ""
-            if before is not None and before.pipe == command.pipe and before.stage == command.stage - 1:
-                printed = " ".join(before.args) if before.name == "echo" else ""
+            printed = script.printed.get(place, [])
             commands.append(command)
-            self._one(command, _NO_KINDS, printed)
-            before = command
+            if self._told(command, printed, script):
+                command = command._replace(args=())  # what its file says is known
+            self._one(command, _NO_KINDS, "\n".join(printed))
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if place < len(script.commands) else "")
         for source, place in script.reads:
@@ -268,7 +274,20 @@ class _Reading:
                 self._did("hide", "file", "one", (source,), source)
             if place < len(script.commands):
                 self._reads(source, script.commands[place].text)
+        if script.answered and any(word in text.lower() for text in script.texts for word in _ASKS_HOSTS):
+            self._did("execute", "host", "one", (), script.commands[script.answered[0]].text)
         self._ran(commands)
+
+    def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> bool:
+        """Read the orders that a command is given, or the script that it runs, if it was written here."""
+        if command.name in TOLD:
+            self.scripts += (orders := [("cmd", line) for line in told(command, printed, script.files)])
+            return bool(orders)
+        for word in map(base_name, (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ()):
+            written_in = _WRITTEN_IN.get(word.rpartition(".")[2])
+            if written_in is not None and word in script.files and command.name != "echo":
+                self.scripts.append((written_in, "\n".join(script.files[word])))
+        return False
 
     def _resolved(self, command: Command) -> str:
         name = command.name
@@ -299,7 +318,7 @@ class _Reading:
         elif name in _STARTS:
             self._started(command)
         elif name in _RUNS_LINE and args:
-            self._line("cmd", args[0])
+            self.scripts.append(("cmd", args[0]))
         elif name in _REMOTE_CODE and kinds:
             self._did("execute", "host" if "fetched" in kinds else "code", "one", (), command.text)
         elif name in {"new-object", "set-alias", "new-alias"}:
@@ -309,7 +328,7 @@ class _Reading:
         if name[:1] in "[." and any(word in arg.lower() for arg in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (), command.text)
         elif name[:1] not in "[.=":
-            if name in _CMDLETS:
+            if is_cmdlet(name):
                 self.facts.writes = self.facts.writes or name in _CHANGES
                 self.facts.network = self.facts.network or name in _FETCHERS
             elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
@@ -319,27 +338,18 @@ class _Reading:
         self._fetches(command, kinds)
         self._effects(command)
         for inner in inner_lines(name, args):
-            self._line(_dialect_of(inner[0]), inner[1])
-
-    def _line(self, dialect: Dialect, line: str) -> None:
-        if dialect == "cmd" and self._in_powershell and "%" not in line and "^" not in line and "&" not in line:
-            self.scripts.append(("cmd", line))
-        else:
-            self.scripts.append((dialect, line))
+            self.scripts.append((_dialect_of(inner[0]), inner[1]))
 
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
         if "-" in command.name and command.name not in uses():
             found = cmdlet_effects(command.text.split(None, 1)[0])
         for did in found:
-            self._takes(did, command.text)
+            self._did(*did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
             for did in effects_of("any", command.args):
-                self._takes(did, command.text)
-
-    def _takes(self, did: Did, evidence: str) -> None:
-        self._did(did.verb, did.resource, did.scope, did.values, evidence)
+                self._did(*did, command.text)
 
     def _did(self, verb: Verb, resource: Resource, scope: EffectScope, values: tuple[str, ...], evidence: str) -> None:
         self.facts.effects.append(ResourceEffect(verb, resource, scope, values, "", evidence[:_EVIDENCE]))
@@ -362,7 +372,7 @@ class _Reading:
         if target and len(self._fetched) < 64:
             words = " ".join(command.args).lower()
             odd = is_of("loose", target) or _PLAIN_HOST.search(words) is not None
-            self._fetched[_base(target)] = odd
+            self._fetched[base_name(target)] = odd
 
     def _runs_fetched(self, command: Command) -> None:
         """A file that was fetched from an odd place before is run, by itself or by a program that runs others."""
@@ -373,7 +383,7 @@ class _Reading:
             names += command.args
         hidden = "hidden" in command.text.lower()
         for name in names:
-            odd = self._fetched.get(_base(name))
+            odd = self._fetched.get(base_name(name))
             if odd or (odd is not None and hidden):
                 self._did("receive", "code", "one", (name,), command.text)
                 return
@@ -467,13 +477,18 @@ class _Reading:
         place, *values = args
         if any(word in text.lower() for text in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (place,), place)
+        elif place.lower().endswith(_TIMES):
+            self._did("hide", "file", "one", (place,), place)
+        elif "servercertificatevalidationcallback" in place.lower():
+            self._did("disable", "trust", "one", (place,), place)
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
             did = written_value(place, "", values[0])
             if did is not None:
-                self._takes(did, place)
+                self._did(*did, place)
 
 
-_NO_KINDS: Final[frozenset[str]] = frozenset()
+_TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
+_NO_KINDS: Final = frozenset[str]()
 _SWITCHES: Final = frozenset(
     {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
 )

@@ -5,6 +5,7 @@ Which programs they are stands in `data/programs`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -34,6 +35,17 @@ SYSTEM_ROOTS: Final = frozenset({
     "$home/.", "c:\\windows", "%userprofile%", "/system", "/library", "/users",
 })  # fmt: skip
 _STATEMENTS: Final = {name: frozenset(words) for name, words in options("statement").items()}
+
+
+_TAKES_TEXT: Final = of_kind("awk") | {"sed", "grep", "egrep"}
+_GIVES_TEXT: Final = frozenset({"-e", "-f", "--expression", "--regexp", "--file"})
+
+
+def place_of_text(name: str, args: Sequence[str]) -> int:
+    """Return which word is a program or a pattern and no file, for those that take one first; -1 for others."""
+    if name not in _TAKES_TEXT or not _GIVES_TEXT.isdisjoint(args):
+        return -1
+    return next((at for at, arg in enumerate(args) if arg[:1] != "-"), -1)
 
 
 def statements(command: Command) -> list[str]:

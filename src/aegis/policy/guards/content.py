@@ -51,9 +51,13 @@ class ContentGuard:
         """One report: `block` for an attack and for a call beyond the limits, patches for what is masked."""
         facts = case.facts
         seen: dict[tuple[str, str], tuple[Rule, str]] = {}
-        # One look at all strings together; a large call is not looked at twice.
-        if facts.together is None or not self._scanner.is_quiet(facts.together):
-            self._scan(facts, seen)
+        # One look at all strings together, which tells what to look for in each; a large call is not looked at twice.
+        together, among = facts.together, None
+        if together is not None and together.isascii():
+            among = self._scanner.standing(together)
+        if among or (among is None and (together is None or not self._scanner.is_quiet(together))):
+            # What several find is told in the order in which the text itself shows it.
+            self._scan(facts, seen, among if among is not None and len(among) == 1 else None)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -83,8 +87,12 @@ class ContentGuard:
             missing=facts.unparsed,
         )
 
-    def _scan(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
+    def _scan(
+        self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]], standing: Sequence[int] | None
+    ) -> None:
         """Add what the rules find in each string and each other reading of it, by rule and place.
+
+        `standing` is the pattern that alone can match in one of them, where they were looked at together.
 
         With as many attacks as a report holds it ends: nothing further could change what is decided or said. Nor
         could more data of one outcome, where so much was found that the call is held rather than masked.
@@ -95,7 +103,7 @@ class ContentGuard:
         data: Counter[Outcome] = Counter()
         settled: set[Outcome] = set()
         checks = Checks()
-        for text, among in self._loud(facts, settled):
+        for text, among in self._loud(facts, settled, standing):
             value = text.value
             for hit in scan(value, text.role, settled=settled, checks=checks, among=among):
                 seen[(hit.rule.id, text.path)] = (hit.rule, value[hit.start : hit.end])
@@ -112,7 +120,7 @@ class ContentGuard:
             role = view.role or text.role
             if role in _NO_SHELL and "shell" in view.kinds:
                 continue
-            for hit in scan(view.value, role, settled=settled, checks=checks):
+            for hit in scan(view.value, role, settled=settled, checks=checks, among=standing):
                 if view.role is not None and hit.rule.category in DATA:
                     continue  # each word is looked at where it stands, and masked there
                 key = (hit.rule.id, text.path)
@@ -125,8 +133,10 @@ class ContentGuard:
                 if key not in seen:
                     seen[key] = (hit.rule, piece)
 
-    def _loud(self, facts: Facts, settled: Collection[Outcome]) -> Iterator[tuple[Text, list[int] | None]]:
-        """The strings in which a rule can find something, in a large call with the patterns that can match in them."""
+    def _loud(
+        self, facts: Facts, settled: Collection[Outcome], together: Sequence[int] | None
+    ) -> Iterator[tuple[Text, Sequence[int] | None]]:
+        """The strings in which a rule can find something, with the patterns that can match in them if known."""
         texts: Sequence[Text] = facts.texts.strings
         if facts.texts.limits:
             read = accumulate(len(text.value) for text in texts[:_MOST_REFUSED])
@@ -134,7 +144,7 @@ class ContentGuard:
         if not self._scanner.reads_words:
             texts = [text for text in texts if not _says_nothing(text)]
         if facts.together is not None:
-            yield from ((text, None) for text in texts)
+            yield from ((text, together) for text in texts)
             return
         for batch in batches([text.value for text in texts]):
             held = texts[batch.first : batch.last]

@@ -1,0 +1,312 @@
+"""The names of a program: its own functions and classes, what it imports, and what each name is bound to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from tree_sitter import Node
+
+from aegis.core.patterns import Lazy
+from aegis.detect.languages.syntax import (
+    BoundName,
+    Called,
+    CodeLanguage,
+    arguments_of,
+    bound,
+    called,
+    canonical,
+    text_of,
+)
+
+_REQUIRED: Final = Lazy(
+    r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
+)
+_PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
+_PARAMETER: Final = frozenset({
+    "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
+    "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
+    "assignment_pattern", "keyword_parameter", "variable_name",
+})  # fmt: skip
+_LAMBDAS: Final = frozenset({
+    "arrow_function", "function_expression", "lambda", "lambda_expression", "func_literal", "anonymous_function",
+    "anonymous_function_creation_expression",
+})  # fmt: skip
+_CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
+_OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
+_NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
+_ADDS: Final = (".append", ".push", ".extend", ".Add", ".add")
+_LONGEST_END: Final = 8
+_EACH: Final = frozenset({"foreach", "map", "filter", "each"})
+
+
+class ProgramNames:
+    """What the names of one text stand for; `aliases` are those that imports bring in, `functions` its own."""
+
+    def __init__(
+        self, nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str], most: int
+    ):
+        self._nodes = nodes
+        self._language = language
+        self._most = most
+        self.aliases = dict(aliases)
+        self.functions: dict[str, Node] = {}
+        self._classes: set[str] = set()
+        self._held = dict(_held(nodes.get("class", ())))
+        for node in nodes.get("function", ()):
+            name = text_of(node.child_by_field_name("name"))
+            is_constructor = name in _CONSTRUCTORS or node.type == "constructor_declaration"
+            owner = self._held.get(node.id, "") if is_constructor else ""
+            if owner:
+                self._classes.add(owner)
+                self.functions.setdefault(owner, node)
+            elif name and node.child_by_field_name("body") is not None:  # what another library holds is declared only
+                self.functions.setdefault(name, node)
+        for node in nodes.get("assign", ()):
+            value, name_node = _right(node), _left(node)
+            if value is not None and name_node is not None and value.type in _LAMBDAS:
+                self.functions.setdefault(text_of(name_node)[:80], value)
+        self._instances = {
+            text_of(_left(node))
+            for node in (nodes.get("assign", ()) if self._classes else ())
+            if (right := _right(node)) is not None and called(right).name in self._classes
+        }
+        if language in ("javascript", "typescript"):
+            self._alias_modules()
+
+    def own(self, parts: Called) -> Node | None:
+        """The function of the text itself that a call calls; nothing where it calls somebody else's."""
+        name = parts.name.strip().lstrip("\\")
+        own = self.functions.get(name)
+        if own is not None and own.type == "method_declaration" and own.child_by_field_name("receiver") is not None:
+            return own  # of Go, where nothing but its name says so
+        if parts.receiver is None or text_of(parts.receiver) in _OWN or self._is_own(parts.receiver):
+            return self.functions.get(name)
+        return None
+
+    def _is_own(self, receiver: Node) -> bool:
+        if not self._classes:
+            return False
+        if receiver.type in ("identifier", "variable_name"):
+            return text_of(receiver) in self._instances
+        return called(receiver).name in self._classes
+
+    def full(self, parts: Called) -> list[str]:
+        """The names under which a call may be known, the fullest first."""
+        name = parts.name.strip().lstrip("\\").removeprefix("Kernel.")
+        if parts.receiver is None:
+            if name in self.functions:
+                return []
+            full = canonical(self.aliases.get(name, name).lower())
+            if parts.created:
+                return [f"new {full}", full, f"new {full.rpartition('.')[2]}"]
+            return [full, *_shorter(full)]
+        owner = text_of(parts.receiver)
+        match = _REQUIRED.match(owner) if "(" in owner else None
+        if match is not None:
+            owner = match.group(1).replace("/", ".") + match.group(2)
+        if match is None and not _PLAIN_NAME.match(owner):
+            return [f".{name.lower()}"]
+        head, dot, rest = canonical(owner).partition(".")
+        full = (
+            f"{self.aliases.get(head, head)}{dot}{rest}.{name}".lower()
+            .removeprefix("java.nio.file.")
+            .removeprefix("system.io.")
+        )
+        return [full, *_shorter(full), f".{name.lower()}"]
+
+    # What names are bound to
+
+    def bounds(self) -> dict[str, list[BoundName]]:
+        """Every value that a name of the text gets, in its order."""
+        names: dict[str, list[BoundName]] = defaultdict(list)
+        for kind in ("assign", "loop", "alias"):
+            for node in self._nodes.get(kind, ()):
+                owner = self._held.get(node.id, "")
+                for one in bound(node):
+                    plain = canonical(one.name)
+                    names[plain].append(one)
+                    for prefix in (owner, "self", "this", "$this", "static") if owner else ():
+                        names[f"{prefix}.{plain.lstrip('$@')}"].append(one)
+        for node in self._nodes.get("call", ())[: self._most]:
+            self._bind_parameters(node, names)
+        for several in names.values():
+            several.sort(key=lambda one: one.whole.start_byte)
+        return names
+
+    def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
+        """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
+        if self.functions:
+            parts = called(node)
+            own = self.own(parts) if parts.name in self.functions else None
+            if own is not None:
+                for parameter, argument in zip(parameters(own), parts.arguments, strict=False):
+                    names[parameter].append(BoundName(parameter, argument, node))
+                for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
+                    names[parameter].append(BoundName(parameter, parts.receiver or node, node))
+        self._bind_added(node, names)
+        block = node.child_by_field_name("block")
+        if block is not None:
+            receiver = node.child_by_field_name("receiver")
+            for parameter in parameters(block)[:1]:
+                if receiver is not None:
+                    names[parameter].append(BoundName(parameter, receiver, node, each=True))
+        elif self._language in ("javascript", "typescript"):
+            given = arguments_of(node)
+            parts = called(node) if given and given[0].type in _LAMBDAS else Called(None, "", ())
+            if parts.receiver is not None and parts.name.lower() in _EACH:
+                for parameter in parameters(given[0])[:1]:
+                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
+
+    def _bind_added(self, node: Node, names: dict[str, list[BoundName]]) -> None:
+        """Bind what is put behind the items of a list: `parts.append("x")`."""
+        function = node.child_by_field_name("function")
+        text = text_of(function)[-_LONGEST_END:] if function is not None else ""
+        if text.endswith(_ADDS):
+            parts = called(node)
+            if parts.receiver is not None and parts.receiver.type == "identifier" and len(parts.arguments) == 1:
+                name = text_of(parts.receiver)
+                names[name].append(BoundName(name, parts.arguments[0], node, adds=True))
+
+    # What imports bring in
+
+    def _alias_modules(self) -> None:
+        """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
+        for node in self._nodes.get("import", ()):
+            source = node.child_by_field_name("source")
+            if source is not None:
+                self._import(node, text_of(source).strip("'\"`").removeprefix("node:").replace("/", "."))
+        for node in self._nodes.get("assign", ()):
+            right, left = _right(node), _left(node)
+            if right is None or left is None or right.end_byte - right.start_byte > 120:
+                continue
+            match = _REQUIRED.match(text_of(right))
+            if match is None:
+                continue
+            module = match.group(1).replace("/", ".") + match.group(2)
+            if left.type == "identifier":
+                self.aliases[text_of(left)] = module
+            for member in left.named_children if left.type == "object_pattern" else ():
+                key, value = member.child_by_field_name("key"), member.child_by_field_name("value")
+                self.aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}"
+
+    def _import(self, node: Node, module: str) -> None:
+        for clause in node.named_children:
+            for one in clause.named_children if clause.type == "import_clause" else ():
+                if one.type == "identifier":
+                    self.aliases[text_of(one)] = module
+                elif one.type == "namespace_import":
+                    self.aliases[text_of(one.named_children[-1])] = module
+                elif one.type == "named_imports":
+                    for member in one.named_children:
+                        name, alias = member.child_by_field_name("name"), member.child_by_field_name("alias")
+                        self.aliases[text_of(alias or name)] = f"{module}.{text_of(name)}"
+
+    def loaded(self) -> Iterator[tuple[str, Node]]:
+        """Each name that a module is loaded into on the spot, and the argument that says which."""
+        for node in self._nodes.get("assign", ()):
+            right, left = _right(node), _left(node)
+            if right is not None and left is not None and right.type.startswith("call") and left.type == "identifier":
+                argument = loaded_module(right)
+                if argument is not None:
+                    yield text_of(left), argument
+        for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
+            function = node.child_by_field_name("function")
+            if function is not None and text_of(function)[-5:] == ".then" and function.named_child_count == 2:
+                argument = loaded_module(function.named_children[0])
+                given = arguments_of(node)[:1]
+                if argument is not None and given and given[0].type in _LAMBDAS:
+                    for name in parameters(given[0])[:1]:
+                        yield name, argument
+
+
+_LOADS: Final = Lazy(r"^(?:await\s+)?(?:__import__|(?:importlib\.)?import_module|require|import)\s*\(")
+
+
+def loaded_module(node: Node) -> Node | None:
+    """The argument that says which module a call loads; nothing of every other call."""
+    given = arguments_of(node)[:1] if _LOADS.match(text_of(node)[:40]) else ()
+    return given[0] if given else None
+
+
+def result_of(function: Node) -> Node | None:
+    """The expression that a function gives back: what it is, or the last statement of its body."""
+    body = function.child_by_field_name("body")
+    if body is None:
+        return None
+    if function.type == "method" and body.type != "body_statement":  # of Ruby, on one line
+        return body
+    if function.type in _LAMBDAS and not body.type.endswith(("block", "compound_statement")):
+        return body
+    last = body.named_children[-1] if body.named_child_count else None
+    if last is not None and last.type == "statement_list" and last.named_child_count:
+        last = last.named_children[-1]
+    if last is None or not last.named_child_count:
+        return None
+    if last.type == "return_statement" or last.type == "return":
+        return last.named_children[0]
+    return last if function.type == "method" else None  # of Ruby
+
+
+def parameters(function: Node, field: str = "parameters") -> list[str]:
+    """The names of the parameters of a function or a block, in their order."""
+    listed = function.child_by_field_name(field) or (
+        function.child_by_field_name("parameter") if field == "parameters" else None
+    )
+    if listed is None:
+        return []
+    if listed.type == "identifier":
+        return [text_of(listed)]
+    found = []
+    for one in listed.named_children:
+        if one.type not in _PARAMETER:
+            continue
+        name = (
+            one.child_by_field_name("name")
+            or one.child_by_field_name("left")
+            or one.child_by_field_name("pattern")
+            or one
+        )
+        if name.type not in ("identifier", "variable_name") and name.named_child_count:
+            name = next((child for child in name.named_children if child.type in ("identifier", "variable_name")), name)
+        found.append(text_of(name))
+    return found[1:] if found[:1] in (["self"], ["cls"]) else found
+
+
+def _left(node: Node) -> Node | None:
+    return node.child_by_field_name("name") or node.child_by_field_name("left")
+
+
+def _right(node: Node) -> Node | None:
+    return node.child_by_field_name("value") or node.child_by_field_name("right")
+
+
+def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:
+    """What stands in the body of each class outside of its functions, these included, with the class's name."""
+    for one in classes:
+        name = text_of(one.child_by_field_name("name"))
+        body = one.child_by_field_name("body")
+        waiting = [(child, 0) for child in (one.named_children if body is None else body.named_children)]
+        for node, depth in waiting:
+            yield node.id, name
+            if depth < _NEAR and "function" not in node.type and "method" not in node.type:
+                waiting.extend((child, depth + 1) for child in node.named_children)
+
+
+def _shorter(full: str) -> list[str]:
+    parts = full.split(".")
+    return [f"{parts[-2]}.{parts[-1]}"] if len(parts) > 2 else []
+
+
+def add_aliases(node: Node, aliases: dict[str, str]) -> None:
+    """Add the names that an import brings in, with what they stand for: `from os import system as s`."""
+    module = node.child_by_field_name("module_name")
+    prefix = f"{text_of(module)}." if module is not None else ""
+    for child in node.named_children:
+        if child.type == "aliased_import":
+            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
+            if target is not None and alias is not None:
+                aliases[text_of(alias)] = prefix + text_of(target)
+        elif prefix and child.type == "dotted_name" and child != module:
+            aliases[text_of(child)] = prefix + text_of(child)

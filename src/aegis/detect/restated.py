@@ -1,0 +1,203 @@
+"""A call that is a command of a known program in other words: the command line that does the same.
+
+`aws_api(service, operation, parameters)`, `kubernetes(action, resource, name)`, `redis_execute(args)` and the like say
+member by member what a command line says in one text. What such a command does is known in `data/programs`; so is then
+what the call does, without a table of its own.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from aegis.core.patterns import Lazy
+from aegis.core.text import TextRole
+from aegis.detect.roles import words_of
+
+# What tools are called by, and the program whose commands they run.
+_PROGRAMS: Final[Mapping[str, str]] = {
+    "kubectl": "kubectl", "kubernetes": "kubectl", "kube": "kubectl", "k8s": "kubectl", "openshift": "oc", "oc": "oc",
+    "helm": "helm", "docker": "docker", "podman": "podman", "terraform": "terraform", "tofu": "tofu",
+    "opentofu": "tofu", "pulumi": "pulumi", "aws": "aws", "boto": "aws", "gcloud": "gcloud",
+    "gcp": "gcloud", "az": "az", "azure": "az", "redis": "redis-cli",
+    "valkey": "redis-cli", "git": "git", "systemctl": "systemctl", "systemd": "systemctl", "etcd": "etcdctl",
+    "etcdctl": "etcdctl", "vault": "vault", "heroku": "heroku", "flyctl": "flyctl", "argocd": "argocd",
+    "consul": "consul", "nomad": "nomad", "gh": "gh", "rabbitmq": "rabbitmqctl", "ansible": "ansible",
+}  # fmt: skip
+_SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
+_ACTIONS: Final = (
+    "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
+)  # fmt: skip
+_SERVICES: Final = ("service", "servicename", "client", "product")
+_WORDS: Final = ("args", "argv", "arguments", "argslist", "commandargs", "cmdargs")
+_PARAMETERS: Final = frozenset({"params", "parameters", "kwargs", "options", "flags", "input", "payload", "request"})
+# Members whose values stand without a name on the command line, in this order.
+_PLAIN: Final = (
+    "resourcetype", "resource", "kind", "resourcename", "name", "names", "release", "releasename", "chart", "key",
+    "keys", "container", "image", "remote", "branch", "ref", "refspec", "target", "path", "value", "unit",
+)  # fmt: skip
+_DEEDS: Final = frozenset({
+    "apply", "attach", "authorize", "clean", "create", "deactivate", "delete", "deregister", "destroy", "detach",
+    "disable", "drain", "exec", "flushall", "flushdb", "get", "import", "init", "login", "modify", "patch", "prune",
+    "purge", "push", "put", "remove", "replace", "reset", "rm", "rollback", "run", "scale", "set", "start", "stop",
+    "terminate", "uninstall", "unseal", "update", "upgrade",
+})  # fmt: skip
+_OF_GCLOUD: Final = frozenset({"compute", "container", "sql", "iam", "projects", "storage", "functions", "run", "kms"})
+_CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
+_LONGEST: Final = 400  # characters of a value that is put on the line
+_MOST: Final = 40  # words of a line
+_NAME: Final = Lazy(r"^[A-Za-z][\w:.-]{0,63}$")
+
+
+class Restated(NamedTuple):
+    """What a call says in other words, and what it is read as."""
+
+    text: str
+    role: TextRole
+
+
+@lru_cache(maxsize=8_192)
+def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
+    """The program that a tool is called by, and the deed that follows in its name: `helm`, `("uninstall",)`."""
+    words = words_of(tool.replace("k8s", "kubectl").replace("K8s", "kubectl"))
+    for at, word in enumerate(words):
+        if word in _SHELLS:
+            return word, ()
+        program = _PROGRAMS.get(word)
+        if program is not None:
+            if program == "gcloud":
+                return program, tuple(one for one in words[at + 1 :] if one in _OF_GCLOUD)
+            deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
+            return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
+    return "", ()
+
+
+def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
+    """The command lines, or the code, that do what a call does; nothing of a call that names no program."""
+    program, deed = _program_of(tool)
+    members = {_plain(name): _Member(name, value) for name, value in arguments.items()}
+    if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
+        program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
+    if not program:
+        return []
+    if program in _SHELLS:
+        given = (one.value for one in members.values())
+        code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
+        return [] if code is None else [Restated(code, "code")]
+    words = _line(program, deed, members)
+    if len(words) < 2:
+        return []
+    found = [Restated(shlex.join(words[:_MOST]), "command")]
+    if program == "redis-cli" and words[1].lower().startswith(("eval", "fcall")):
+        scripts = (match.group() for word in words[2:4] for match in _CALLED.finditer(word))
+        found += [
+            Restated(shlex.join([program, *_QUOTED.findall(script)]), "command")
+            for script in islice(scripts, _MOST_CALLED)
+        ]
+    return found
+
+
+class _Member(NamedTuple):
+    """A member of a call: its name as it is written, and its value."""
+
+    name: str
+    value: Any
+
+
+_OF_CLUSTER: Final = frozenset({"kind", "namespace"})
+_MOST_CALLED: Final = 16
+_CALLED: Final = Lazy(r"""redis\.p?call\s*\([^)]{1,300}\)""")  # by a script that the server runs
+_QUOTED: Final = Lazy(r"""['"]([^'"]{1,200})['"]""")
+
+
+def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -> list[str]:
+    given = {name: one.value for name, one in members.items()}
+    listed = next((given[name] for name in _WORDS if isinstance(given.get(name), list)), None)
+    action = next((given[name] for name in _ACTIONS if _is_action(given.get(name))), None)
+    if isinstance(action, list):
+        listed, action = action, None
+    line = [program]
+    service = next((given[name] for name in _SERVICES if isinstance(given.get(name), str)), None)
+    if program == "aws" and service is not None and action is not None:
+        line += [service.lower(), _dashed(action.rpartition(":")[2].rpartition(".")[2])]
+    elif program == "gcloud" and action is not None and isinstance(given.get("resource"), str):
+        return [program, *deed, given["resource"], action, *_values(given.get("name"))]
+    elif action is not None:
+        said = _split(action)
+        line += said[1:] if said[:1] == [program] else said
+    elif listed is None or not _RUNS.issuperset(deed[:1]):
+        line += [word for word in deed if not _is_named(word, given)]
+    if listed is not None:
+        line += [str(one)[:_LONGEST] for one in listed if isinstance(one, (str, int, float))]
+    used = {*_WORDS, *_ACTIONS, *_SERVICES} if action is not None or listed is not None else set[str]()
+    if program != "aws":
+        for name in _PLAIN:
+            if name in given and name not in used:
+                used.add(name)
+                line += list(_values(given[name]))
+    for plain, (name, value) in members.items():
+        if plain in _PARAMETERS and isinstance(value, dict):
+            line += _options(value, program)
+        elif plain not in used:
+            line += _options({name: value}, program)
+    return line
+
+
+_RUNS: Final = frozenset({"exec", "run"})  # verbs of tools that run any command of a program
+
+
+def _options(members: Mapping[str, Any], program: str) -> Iterator[str]:
+    """The options of a command line that members are: a switch, or a name with its value."""
+    for name, value in members.items():
+        option = f"--{_dashed(str(name))}"
+        if not _NAME.match(str(name)) or value in (False, None):
+            continue
+        if value is True:
+            yield option
+            if program == "aws":
+                yield "true"
+        elif isinstance(value, (dict, list)) and program == "aws":
+            yield option
+            yield orjson.dumps(value).decode()[: 4 * _LONGEST]
+        elif isinstance(value, (str, int, float, list)):
+            yield option
+            yield ",".join(_values(value))
+
+
+def _values(value: Any) -> Iterator[str]:
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, (str, int, float)) and not isinstance(one, bool) and str(one):
+            yield str(one)[:_LONGEST]
+
+
+def _is_action(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(one, (str, int, float)) for one in value)
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and "\n" not in value and value[:1].isalpha()
+
+
+def _is_named(word: str, given: Mapping[str, Any]) -> bool:
+    """Whether a word of a tool's name says again what a member holds the name of."""
+    return word in ("resource", "object", "command", "tool", "release", "cli", "api") or (
+        word in given and isinstance(given[word], str)
+    )
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _dashed(name: str) -> str:
+    return str(_CAPITAL.sub(r"\1-\2", name)).lower().replace("_", "-")
