@@ -38,9 +38,11 @@ print(*sorted(set(asked)))
 def compiled(place: Path) -> list[Path]:
     """Compile into a folder below `place`, or find what was compiled there; nothing where it cannot be done."""
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # pip isolates a build by what `PYTHONPATH` names, others by an environment of its own.
+    known = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-c", _COMPILE, str(place / "home")],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "XDG_CACHE_HOME": str(place), "AEGIS_QUIET": "1"},
+        env={**os.environ, "PYTHONPATH": known, "XDG_CACHE_HOME": str(place), "AEGIS_QUIET": "1"},
         capture_output=True,
         text=True,
         check=False,

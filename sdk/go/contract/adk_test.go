@@ -8,17 +8,23 @@ import (
 
 	aegis "github.com/aegis-guard/aegis/sdk/go"
 	aegisadk "github.com/aegis-guard/aegis/sdk/go/adk"
-	"google.golang.org/adk/agent"
-	"google.golang.org/adk/agent/llmagent"
-	adkmodels "google.golang.org/adk/model"
-	"google.golang.org/adk/runner"
-	"google.golang.org/adk/session"
-	"google.golang.org/adk/tool"
-	"google.golang.org/adk/tool/functiontool"
+	"google.golang.org/adk/v2/agent"
+	"google.golang.org/adk/v2/agent/llmagent"
+	adkmodels "google.golang.org/adk/v2/model"
+	"google.golang.org/adk/v2/runner"
+	"google.golang.org/adk/v2/session"
+	"google.golang.org/adk/v2/tool"
+	"google.golang.org/adk/v2/tool/functiontool"
 	"google.golang.org/genai"
 )
 
-func init() { drivers["adk"] = adk }
+func init() {
+	for name, streamed := range map[string]bool{"adk": false, "adk-stream": true} {
+		drivers[name] = func(t *testing.T, ctx context.Context, guard *aegis.Guard, bodies *workshop, calls []planned) []string {
+			return adk(t, ctx, guard, bodies, calls, streamed)
+		}
+	}
+}
 
 // adkModel makes the calls of one turn, and keeps what it is told of them.
 type adkModel struct {
@@ -52,10 +58,10 @@ func (m *adkModel) GenerateContent(_ context.Context, request *adkmodels.LLMRequ
 	}
 }
 
-func adk(t *testing.T, ctx context.Context, guard *aegis.Guard, bodies *workshop, calls []planned) []string {
+func adk(t *testing.T, ctx context.Context, guard *aegis.Guard, bodies *workshop, calls []planned, streamed bool) []string {
 	var list []tool.Tool
 	for _, name := range []string{"read_file", "send_email"} {
-		body := func(_ tool.Context, arguments map[string]any) (map[string]any, error) {
+		body := func(_ agent.Context, arguments map[string]any) (map[string]any, error) {
 			written, err := json.Marshal(arguments)
 			if err != nil {
 				return nil, err
@@ -66,6 +72,9 @@ func adk(t *testing.T, ctx context.Context, guard *aegis.Guard, bodies *workshop
 		made, err := functiontool.New(functiontool.Config{Name: name, Description: "a tool"}, body)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if streamed {
+			made = &pieces{made.(described), body}
 		}
 		list = append(list, made)
 	}
@@ -108,3 +117,23 @@ type half struct{ tools []tool.Tool }
 
 func (h *half) Name() string                                     { return "half" }
 func (h *half) Tools(agent.ReadonlyContext) ([]tool.Tool, error) { return h.tools, nil }
+
+// pieces is a tool that gives its result in pieces.
+type pieces struct {
+	described
+	body func(agent.Context, map[string]any) (map[string]any, error)
+}
+
+type described interface {
+	tool.Tool
+	Declaration() *genai.FunctionDeclaration
+}
+
+func (p *pieces) RunStream(ctx agent.Context, arguments any) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		result, err := p.body(ctx, arguments.(map[string]any))
+		text, _ := result["text"].(string)
+		half := len(text) / 2
+		_ = yield(text[:half], nil) && yield(text[half:], err)
+	}
+}

@@ -53,7 +53,7 @@ var drivers = map[string]driver{
 }
 
 // rounds are the packages that decode numbers as doubles before a hook can see them.
-var rounds = map[string]bool{"anthropic-runner": true, "adk": true}
+var rounds = map[string]bool{"anthropic-runner": true, "adk": true, "adk-stream": true}
 
 func rootHoldsIt() bool { return os.Geteuid() == 0 }
 

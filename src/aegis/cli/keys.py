@@ -71,8 +71,15 @@ def revoke(
     """Revoke a key: the next request that shows it is refused, in every gateway on this home."""
     from aegis.bootstrap.credentials import revoke_key
     from aegis.cli.opening import existing, operator
+    from aegis.config.document import nearest
+    from aegis.errors import InvalidCall
+    from aegis.keys.api import list_keys as stored
 
     with existing(home, config) as state:
+        with state.store.reader() as reader:
+            known = [one.id for one in stored(reader)]
+        if key not in known:
+            raise InvalidCall(f"there is no key `{key}`", code="not_found", hint=nearest(key, known), status=404)
         revoked = revoke_key(state, key, by=operator())
     show_members(_view(revoked), as_json=as_json)
 

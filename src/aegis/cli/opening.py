@@ -153,8 +153,17 @@ def deployed(home: Path | None) -> Iterator[Deployment]:
 def _known(home: Path | None) -> Path:
     place = home_of(home)
     if not (place / "keys").is_dir():
+        from aegis.config.document import nearest
+
+        hint = "`aegis init` makes one; --home names another"
+        homes = {str(key.parent) for key in place.parent.glob("*/keys")} | {
+            str(key.parent) for key in place.parent.glob(".*/keys")
+        }
+        meant = nearest(str(place), homes) if homes else ""
         raise InvalidCall(
-            f"there is no home at `{place}`", code="not_found", hint="`aegis init` makes one; --home names another"
+            f"there is no home at `{place}`",
+            code="not_found",
+            hint=f"{meant} {hint}" if meant.startswith("did") else hint,
         )
     return place
 

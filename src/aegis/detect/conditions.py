@@ -14,7 +14,7 @@ import orjson
 from aegis.core.patterns import Lazy
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
-_NAME: Final = r"(?:[A-Za-z_][\w.]*|`[\w ./-]+`|\[[\w ./-]+\])"
+_NAME: Final = r"(?:[A-Za-z_][\w.]*(?:\['\w+'\]|\[\"\w+\"\])?|`[\w ./-]+`|\[[\w ./-]+\])"
 _VALUE: Final = r"(?:'(?:[^'\\]|''|\\')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
 _LIST: Final = rf"[(\[]\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*[)\]]"
 _SIGN: Final = r"(?:===?|!=|<>|<=|>=|=|<|>|=~|~|:)"
@@ -35,7 +35,7 @@ _ITSELF: Final = Lazy(r"(?i)^(?:true|false|null|none)\b|(?:and|or|[&|(])\s*(?:tr
 _REMARK: Final = Lazy(r"\s--\s+\p{L}[\p{L}\p{N} ,.]+$")
 
 # A search of an engine: words, phrases and fields, joined by AND, OR and NOT.
-_PHRASE: Final = r"\"[^\s\"'=;`][^\"'=;`]*[^\s\"'=;`]\""
+_PHRASE: Final = r"\"[^\s\"'=;`][^\"';`]*[^\s\"';`]\""
 _ATOM: Final = rf"(?:{_PHRASE}|[A-Za-z_]+:(?:{_PHRASE}|[\w.@*/-]+)|-?[\w.@*/+-]+)"
 _SEARCH: Final = Lazy(rf"^\(?{_ATOM}\)?(?:\s+\(?{_ATOM}\)?)*$")
 

@@ -29,19 +29,20 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     ),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
-    "query_fragment": ("filter", "where", "conditions", "condition", "criteria", "orderby", "keyword", "search",
-        "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
+    "query_fragment": ("filter", "where", "when", "if", "rule", "conditions", "condition", "criteria", "orderby",
+        "keyword", "search", "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
         "note",
-        "notes", "document", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
+        "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
         "patch",
         "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
         "post",
         "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
         "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
         "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
@@ -150,22 +151,32 @@ _INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
-    "classify", "extract", "grade", "moderate", "paraphrase", "proofread", "rewrite", "sentiment", "spellcheck",
-    "spelling", "transcribe", "translate", "translation", "translator",
+    "anonymize", "annotate", "classify", "detect", "extract", "grade", "label", "moderate", "paraphrase", "proofread",
+    "rewrite", "sentiment", "spellcheck", "spelling", "transcribe", "translate", "translation", "translator",
 })  # fmt: skip
 # Pages that are made of markup: what stands in a place for markup is the page.
 _PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
 _MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
 # Texts that are filed as they are: who reads them later is shown them as a result, and judged then.
-_FILED: Final = frozenset({"diary", "doc", "draft", "docs", "document", "journal", "memo", "note", "notes"})
-_FORGE: Final = frozenset({"issue", "pull", "commit", "pr", "gist", "release", "jira", "ticket", "merge", "git"})
-# Tools whose lists are texts for people: cells of a sheet, questions and what may be answered.
-_CELLS: Final[Mapping[frozenset[str], frozenset[str]]] = {
-    frozenset({"append", "airtable", "excel", "sheet", "sheets", "spreadsheet"}): frozenset({
-        "cells", "fields", "records", "row", "rows", "values",
-    }),
+_FILED: Final = frozenset({
+    "article", "confluence", "diary", "doc", "draft", "docs", "document", "faq", "journal", "kb", "lesson", "memo",
+    "note", "notes", "wiki",
+})  # fmt: skip
+_FORGE: Final = frozenset({
+    "bug", "commit", "defect", "gist", "git", "incident", "issue", "jira", "merge", "postmortem", "pr", "pull",
+    "release", "ticket",
+})  # fmt: skip
+# Cells of a sheet are texts for people.
+_SHEETS: Final = frozenset({"append", "airtable", "excel", "sheet", "sheets", "spreadsheet"})
+_CELLS: Final = frozenset({"cells", "fields", "records", "row", "rows", "values"})
+# Tools that show texts to people who learn, or try a pattern, a filter or a model with them, and the places of those
+# texts: nothing runs them.
+_TRIED: Final[Mapping[frozenset[str], frozenset[str]]] = {
     frozenset({"exam", "flashcard", "flashcards", "poll", "quiz", "survey"}): frozenset({
         "a", "answers", "choices", "options", "q", "questions",
+    }),
+    frozenset({"classifier", "eval", "evals", "guardrail", "redteam", "regex", "regexp"}): frozenset({
+        "cases", "examples", "inputs", "prompts", "questions", "samples", "utterances",
     }),
 }  # fmt: skip
 _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
@@ -175,19 +186,19 @@ _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
 def is_inert(tool: str, argument: str, role: TextRole) -> bool:
     """Whether names say that a text is only searched for, filed or worked on: patterns, searches, issues, documents."""
     words = set(words_of(tool))
-    if _PATTERNS & set(words_of(argument)):
+    place = set(words_of(argument))
+    if _PATTERNS & place or any(words & tools and place & places for tools, places in _TRIED.items()):
         return True
     if role == "query_fragment":
         return bool(words & _WEB) or bool(words & (_INDEXED | _SERVICES) and words & _SEARCHES)
-    if role == "content" and words & _PAGES and _MARKUP & set(words_of(argument)):
+    if role == "content" and words & _PAGES and _MARKUP & place:
         return True
     return role == "content" and bool(words & (_FILED | _FORGE | _ON_TEXTS))
 
 
 def _is_cell(tool: str, argument: str) -> bool:
-    """Whether names say that a text stands in a cell of a sheet, or is a question or answer of a quiz."""
-    words, place = frozenset(words_of(tool)), frozenset(words_of(argument))
-    return any(words & tools and place & places for tools, places in _CELLS.items())
+    """Whether names say that a text stands in a cell of a sheet."""
+    return not _SHEETS.isdisjoint(words_of(tool)) and not _CELLS.isdisjoint(words_of(argument))
 
 
 _WRITES: Final = frozenset({

@@ -39,7 +39,7 @@ _FITS: Final[Mapping[SlotType, Any]] = {
 }
 # Marks of a language that something behind the tool would read: of queries, shells, templates, markup, paths, headers.
 _SYNTAX: Final = Lazy(
-    r"'|\"|`|;|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
+    r"'|\"|`|;(?:\D|$)|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
 )
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
 _APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")

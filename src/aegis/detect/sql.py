@@ -167,11 +167,16 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
         facts.parsed = False
         return facts
     seen_read = False
+    made: set[str] = set()  # what a script makes and drops again was not brought in behind somebody's query
     for statement in statements:
         before = facts.irreversible
         _walk(statement, facts)
         privileged = isinstance(statement, (exp.Grant, exp.Command)) and _first_word(statement.sql()) in _WRITE_WORDS
-        if seen_read and ((facts.irreversible and not before) or privileged):
+        target = statement.find(exp.Table) if isinstance(statement, (exp.Create, exp.Drop)) else None
+        if isinstance(statement, exp.Create) and target is not None:
+            made.add(target.sql().lower())
+        own = isinstance(statement, exp.Drop) and target is not None and target.sql().lower() in made
+        if seen_read and not own and ((facts.irreversible and not before) or privileged):
             _signal("sql.stacked", statement, facts)
         seen_read = seen_read or isinstance(statement, (exp.Select, exp.Union))
     return facts

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from aegis.cli.opening import operator
 from aegis.cli.options import ConfigFile, Home, home_of
 from aegis.cli.output import USAGE, say
+from aegis.cli.remote import SOCKET
 from aegis.cli.running.process import NOT_EXECUTABLE, NOT_FOUND, leave, name_of, start, wait
 from aegis.errors import AegisError
 from aegis.sdk.client.peer import peer_uid
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from aegis.cli.running.hosts import Around, HostWords
 
 STOP_S: Final = 30.0
-_SOCKET: Final = "aegis.sock"
 _IS_MAC: Final = platform.system() == "Darwin"
 _MARK: Final = "AEGIS_RUN"
 _LOGGED: Final = 2_000  # characters of what a gateway that did not start has to say
@@ -152,6 +153,7 @@ def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, obser
         "home": str(home),
         "folder": str(folder),
         "agent": agent,
+        "by": operator(),
         "config": None if config is None else str(config.expanduser().absolute()),
         "observe": observe,
         "providers": {} if _MARK in os.environ else _providers(),  # of a run inside of a run they are the outer gateway
@@ -180,7 +182,7 @@ def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, obser
 
 def _listening(home: Path) -> str:
     """The socket of a gateway of ours that runs for the home; empty where there is none."""
-    path = home / _SOCKET
+    path = home / SOCKET
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
             return ""

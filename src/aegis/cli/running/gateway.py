@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aegis.bootstrap import open_deployment, open_state
 from aegis.bootstrap.credentials import create_key, revoke_key
 from aegis.bootstrap.state import config_file, home_dir
-from aegis.cli.opening import operator
 from aegis.cli.output import say, say_problems
-from aegis.cli.remote import SOCKET
 from aegis.cli.running.relay import Relay
 from aegis.cli.verifying import verify_log
 from aegis.config.config import Config, load_config
@@ -49,13 +47,14 @@ _OWN: Final = "aegis:proxies"  # what a request brings along is judged as a call
 class RunWanted:
     """What is wanted: the gateway of this home and configuration, with its sockets and files in `folder`.
 
-    `providers` are those of the environment, for vendors that the configuration does not name. `found` is the socket of
-    a gateway that runs already.
+    `by` is whom the log names for the agent's key. `providers` are those of the environment, for vendors that the
+    configuration does not name. `found` is the socket of a gateway that runs already.
     """
 
     home: str
     folder: str
     agent: str
+    by: str
     config: str | None = None
     observe: bool = False
     providers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -116,7 +115,7 @@ def _join(wanted: RunWanted, home: Path, path: Path | None) -> RunCount:
     """Stand beside a gateway that runs already: programs that only know TCP reach its socket by a relay."""
     state = open_state(path, home)
     try:
-        issued = create_key(state, roles=("agent",), agent=wanted.agent, by=operator())
+        issued = create_key(state, roles=("agent",), agent=wanted.agent, by=wanted.by)
         relay = Relay(wanted.found)
         relay.start()
         gc.enable()
@@ -132,7 +131,7 @@ def _join(wanted: RunWanted, home: Path, path: Path | None) -> RunCount:
         _say(opened)
         sys.stdin.read()
         relay.close()
-        revoke_key(state, issued.key.id, by=operator())
+        revoke_key(state, issued.key.id, by=wanted.by)
         return count(state.store, state.keyring, wanted.agent, opened.first, observe=wanted.observe)
     finally:
         state.close()
@@ -141,7 +140,7 @@ def _join(wanted: RunWanted, home: Path, path: Path | None) -> RunCount:
 def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | None) -> RunCount:
     """Be a gateway over the home, on sockets that nobody else looks for, until standard input ends."""
     from aegis.server.app import create_app
-    from aegis.server.serve import ServeSettings, serve
+    from aegis.server.serve import SOCKET_NAME, ServeSettings, serve
     from aegis.server.telemetry import configure_logs
 
     configure_logs("warning")
@@ -151,7 +150,7 @@ def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | Non
         path.write_text(composed, encoding="utf-8")
     deployment = open_deployment(path, home, protected=(folder,))
     try:
-        issued = create_key(deployment, roles=("agent",), agent=wanted.agent, by=operator())
+        issued = create_key(deployment, roles=("agent",), agent=wanted.agent, by=wanted.by)
         app = create_app(deployment)
         app.models.providers()  # a key that cannot be had is an error now, not at the first request
         app.mcp.upstreams()
@@ -162,7 +161,7 @@ def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | Non
             _say(
                 RunGateway(
                     port=server.port,
-                    socket=str(folder / SOCKET),
+                    socket=str(folder / SOCKET_NAME),
                     hooks=str(folder / HOOK_SOCKET),
                     config=_named(path),
                     key=issued.text,
@@ -172,9 +171,9 @@ def _serve(wanted: RunWanted, home: Path, path: Path | None, composed: str | Non
             )
             app.services.workers.start()
 
-        settings = ServeSettings(port=0, unix=folder / SOCKET, hooks=folder / HOOK_SOCKET, drain_seconds=DRAIN_S)
+        settings = ServeSettings(port=0, unix=folder / SOCKET_NAME, hooks=folder / HOOK_SOCKET, drain_seconds=DRAIN_S)
         serve(app, settings, ready=ready)
-        revoke_key(deployment, issued.key.id, by=operator())
+        revoke_key(deployment, issued.key.id, by=wanted.by)
         return count(deployment.store, deployment.keyring, wanted.agent, first, observe=wanted.observe)
     finally:
         deployment.close()

@@ -12,7 +12,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
-from aegis.detect.languages.names import ProgramNames, parameters, result_of
+from aegis.detect.languages.names import ProgramNames, called_name, parameters, result_of
 from aegis.detect.languages.requests import (
     ASKS_SERVER,
     FETCHES,
@@ -109,7 +109,7 @@ class _Program:
             return
         if self._looks_up(node):
             return
-        last = _last_name(node, self._language)
+        last = called_name(node).lower()
         if last in _HANDED:
             self._hand(called(node), node)
         words = cloud_operations().get(squashed(last))
@@ -144,10 +144,14 @@ class _Program:
         if not parts.arguments:
             return
         function, *rest = parts.arguments
-        name = text_of(function)
+        name = text_of(function) if function.end_byte - function.start_byte < _SHOWN else ""
         plain = canonical(name) if name[:1].isalpha() else ""
         head, dot, tail = plain.partition(".")
-        names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",) if plain else self.scope().value(function).known
+        names: tuple[str, ...] = ()
+        if "string" in function.type or "symbol" in function.type:
+            names = self.scope().value(function).known
+        elif plain:
+            names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",)
         if not rest and parts.receiver is not None:
             rest = [parts.receiver]
         for one in names:
@@ -424,22 +428,3 @@ def _is_empty(arguments: Sequence[Node], place: int) -> bool:
         return False
     node = arguments[place]
     return node.type in ("object", "dictionary", "hash") and not node.named_child_count
-
-
-def _last_name(node: Node, language: CodeLanguage) -> str:
-    """The last part of the name of what is called, in small letters, in as few steps as that takes."""
-    function = (
-        node.child_by_field_name("function")
-        or node.child_by_field_name("constructor")
-        or node.child_by_field_name("method")
-        or node.child_by_field_name("name")
-        or node.child_by_field_name("type")
-    )
-    if function is None:
-        return "eval" if node.type == "eval_expression" else ""
-    last = (
-        function.named_children[-1]
-        if function.named_child_count and function.type not in ("identifier", "name")
-        else function
-    )
-    return text_of(last).lower()

@@ -95,6 +95,9 @@ may_leak: Final = one_of(
 )
 
 
+_SAID_BY_SERVICE: Final = ("_TOKEN", "_SECRET", "_ACCESS_KEY", "_PASSWORD", "_PRIVATE_KEY")
+
+
 def kinds_told(text: str) -> set[str]:
     """What a piece of code tells of where it runs, and which kinds of odd hosts it names."""
     found = {kind for kind, pattern in _KINDS if pattern.search(text)}
@@ -102,7 +105,8 @@ def kinds_told(text: str) -> set[str]:
         places = {host_place(_OF_MEMBER.sub("", match.group()).strip("\"'`")) for match in _URL.finditer(text)} & _ODD
         found.update(f"to {place}" for place in places)
         found.update(f"at {match.group(1).lower()}" for match in _NAMED_HOST.finditer(text))
-    found.update(f"of {match.group(1)}" for match in _OF_SERVICE.finditer(text))
+    if any(word in text for word in _SAID_BY_SERVICE):
+        found.update(f"of {match.group(1)}" for match in _OF_SERVICE.finditer(text))
     return found
 
 

@@ -146,14 +146,15 @@ def joined_plainly(parts: Sequence[FollowedValue]) -> FollowedValue:
     return texts_of(found)
 
 
+_CODE_POINTS: Final = 0x110000
+
+
 def decoded(value: FollowedValue, how: str) -> FollowedValue:
     """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
     if how == "codes":
-        numbers = value.every
-        if numbers and all(number.isdigit() and int(number) < 0x110000 for number in numbers):
-            return FollowedValue(
-                ("".join(chr(int(item.texts[0])) for item in value.items if item.texts) or chr(int(numbers[0])),)
-            )
+        codes = [item.texts[0] for item in value.items if item.texts] or list(value.known[:1])
+        if codes and all(code.isascii() and code.isdigit() and int(code[:8]) < _CODE_POINTS for code in codes):
+            return FollowedValue(("".join(chr(int(code[:8])) for code in codes),))
         return UNKNOWN
     found = []
     for text in value.known:

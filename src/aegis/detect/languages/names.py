@@ -36,8 +36,7 @@ _LAMBDAS: Final = frozenset({
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
-_ADDS: Final = (".append", ".push", ".extend", ".Add", ".add")
-_LONGEST_END: Final = 8
+_ADDS: Final = frozenset({"append", "push", "extend", "Add", "add"})
 _EACH: Final = frozenset({"foreach", "map", "filter", "each"})
 
 
@@ -70,7 +69,7 @@ class ProgramNames:
         self._instances = {
             text_of(_left(node))
             for node in (nodes.get("assign", ()) if self._classes else ())
-            if (right := _right(node)) is not None and called(right).name in self._classes
+            if (right := _right(node)) is not None and called_name(right) in self._classes
         }
         if language in ("javascript", "typescript"):
             self._alias_modules()
@@ -137,37 +136,31 @@ class ProgramNames:
 
     def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
-        if self.functions:
+        name = called_name(node)
+        if name in self.functions:
             parts = called(node)
-            own = self.own(parts) if parts.name in self.functions else None
+            own = self.own(parts)
             if own is not None:
                 for parameter, argument in zip(parameters(own), parts.arguments, strict=False):
                     names[parameter].append(BoundName(parameter, argument, node))
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node))
-        self._bind_added(node, names)
+        if name in _ADDS:  # `parts.append("x")`
+            parts = called(node)
+            if parts.receiver is not None and parts.receiver.type == "identifier" and len(parts.arguments) == 1:
+                listed = text_of(parts.receiver)
+                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True))
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")
             for parameter in parameters(block)[:1]:
                 if receiver is not None:
                     names[parameter].append(BoundName(parameter, receiver, node, each=True))
-        elif self._language in ("javascript", "typescript"):
-            given = arguments_of(node)
-            parts = called(node) if given and given[0].type in _LAMBDAS else Called(None, "", ())
-            if parts.receiver is not None and parts.name.lower() in _EACH:
-                for parameter in parameters(given[0])[:1]:
-                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
-
-    def _bind_added(self, node: Node, names: dict[str, list[BoundName]]) -> None:
-        """Bind what is put behind the items of a list: `parts.append("x")`."""
-        function = node.child_by_field_name("function")
-        text = text_of(function)[-_LONGEST_END:] if function is not None else ""
-        if text.endswith(_ADDS):
+        elif name.lower() in _EACH and self._language in ("javascript", "typescript"):
             parts = called(node)
-            if parts.receiver is not None and parts.receiver.type == "identifier" and len(parts.arguments) == 1:
-                name = text_of(parts.receiver)
-                names[name].append(BoundName(name, parts.arguments[0], node, adds=True))
+            if parts.receiver is not None and parts.arguments and parts.arguments[0].type in _LAMBDAS:
+                for parameter in parameters(parts.arguments[0])[:1]:
+                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
 
     # What imports bring in
 
@@ -212,22 +205,40 @@ class ProgramNames:
                 if argument is not None:
                     yield text_of(left), argument
         for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
-            function = node.child_by_field_name("function")
-            if function is not None and text_of(function)[-5:] == ".then" and function.named_child_count == 2:
-                argument = loaded_module(function.named_children[0])
-                given = arguments_of(node)[:1]
-                if argument is not None and given and given[0].type in _LAMBDAS:
-                    for name in parameters(given[0])[:1]:
-                        yield name, argument
+            function = node.child_by_field_name("function") if called_name(node) == "then" else None
+            argument = None if function is None else loaded_module(function.named_children[0])
+            given = () if argument is None else arguments_of(node)[:1]
+            if argument is not None and given and given[0].type in _LAMBDAS:
+                for name in parameters(given[0])[:1]:
+                    yield name, argument
 
 
-_LOADS: Final = Lazy(r"^(?:await\s+)?(?:__import__|(?:importlib\.)?import_module|require|import)\s*\(")
+_LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_module", "require", "import"})
+_LONGEST_LOADER: Final = 24
 
 
 def loaded_module(node: Node) -> Node | None:
     """The argument that says which module a call loads; nothing of every other call."""
-    given = arguments_of(node)[:1] if _LOADS.match(text_of(node)[:40]) else ()
-    return given[0] if given else None
+    function = node.child_by_field_name("function")
+    if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER or text_of(function) not in _LOADS:
+        return None
+    return next(iter(arguments_of(node)), None)
+
+
+def called_name(node: Node) -> str:
+    """The last part of the name of what a call calls, in as few steps as that takes; empty for none."""
+    function = (
+        node.child_by_field_name("function")
+        or node.child_by_field_name("constructor")
+        or node.child_by_field_name("method")
+        or node.child_by_field_name("name")
+        or node.child_by_field_name("type")
+    )
+    if function is None:
+        return "eval" if node.type == "eval_expression" else ""
+    if function.named_child_count and function.type not in ("identifier", "name"):
+        return text_of(function.named_children[-1])
+    return text_of(function)
 
 
 def result_of(function: Node) -> Node | None:

@@ -118,8 +118,10 @@ def looked_up(
     if kind in ("variable_name", "dynamic_variable_name"):  # `$f("...")` of PHP
         return LookedUp(tuple(name.lower() for name in scope().value(function).known), is_plain=True)
     if kind in ("member_expression", "attribute"):
-        owner, last = member_parts(function)
-        module = "" if owner is None or "call" not in owner.type else _loaded(owner, scope)
+        owner = function.child_by_field_name("object")
+        if owner is None or "call" not in owner.type:
+            return None
+        module, last = _loaded(owner, scope), member_parts(function)[1]
         return LookedUp((f"{module}.{text_of(last)}".lower(),), is_plain=True) if module else None
     if kind not in ("call", "subscript", "subscript_expression") or (
         function.end_byte - function.start_byte > _LONGEST_LOOKUP

@@ -462,7 +462,7 @@ def _passes(rule: Rule, match: Any, group: int, checks: Checks) -> bool:
     if rule.entropy and entropy(value) < rule.entropy:
         return False
     if rule.check in TEXT_CHECKS:
-        return checks.decoded or TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"))
+        return TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"), checks.decoded)
     if rule.check in PLACE_CHECKS:
         first, last = match.span()
         before, found, after = (
