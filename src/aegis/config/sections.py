@@ -168,7 +168,7 @@ class ContentSettings(Section):
     inside: DlpPolicy
     """The same where they stay inside."""
     injected: InjectedPolicy
-    """Instructions found in results: block the result, remove them, or fence them in."""
+    """Instructions found in results: block the result (a likely one is fenced), remove them, or fence them in."""
     workspace: InjectedPolicy
     """The same for what coding agents of known hosts read of the folder that they work in."""
     inside_hosts: list[Name]

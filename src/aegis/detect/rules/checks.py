@@ -28,6 +28,7 @@ from aegis.detect.rules.mentions import (
     takes,
     unbinds,
 )
+from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import (
     assigned,
     guess,
@@ -418,7 +419,7 @@ def active(text: str, decoded: bool) -> bool:
 TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": active, "spelled": spelled}
 
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
-SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], tuple[int, int] | None]]] = {
+SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "addressed": addressed,
     "asks_innards": asks_innards,
     "runs_remote": runs_remote,

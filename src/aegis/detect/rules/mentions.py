@@ -11,7 +11,7 @@ from typing import Final
 import re2
 
 from aegis.core.patterns import Lazy
-from aegis.detect.rules.orders import find_order, find_parts, is_order
+from aegis.detect.rules.orders import Span, find_order, find_parts, is_order
 
 _MENTION: Final = Lazy(
     r"(?i)\b(?:attack\w*|inject\w*|examples?|such as|e\.g|phrases?|like|writes?|sends?|types?|says?|saying|told|"
@@ -150,28 +150,28 @@ def quoted(text: str, start: int, end: int) -> bool:
     return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
 
 
-def takes(data: bytes) -> tuple[int, int] | None:
-    """Where a text has what is private sent away, as a span of bytes."""
+def takes(data: bytes) -> Span | None:
+    """Where a text has what is private sent away."""
     return find_parts("takes", data, quoted)
 
 
-def runs_remote(data: bytes) -> tuple[int, int] | None:
-    """Where a text has code fetched and run without a word, as a span of bytes."""
+def runs_remote(data: bytes) -> Span | None:
+    """Where a text has code fetched and run without a word."""
     return find_parts("runs_remote", data, quoted)
 
 
-def unbinds(data: bytes) -> tuple[int, int] | None:
-    """Where a text frees a model from its rules, as a span of bytes."""
+def unbinds(data: bytes) -> Span | None:
+    """Where a text frees a model from its rules."""
     return find_parts("unbinds", data, quoted)
 
 
-def asks_innards(data: bytes) -> tuple[int, int] | None:
-    """Where a text asks for what a model was told, as a span of bytes."""
+def asks_innards(data: bytes) -> Span | None:
+    """Where a text asks for what a model was told."""
     return find_parts("asks_innards", data, quoted)
 
 
-def addressed(data: bytes) -> tuple[int, int] | None:
-    """Where a text asks a model for a deed, as a span of bytes."""
+def addressed(data: bytes) -> Span | None:
+    """Where a text asks a model for a deed."""
     return find_order(data, quoted)
 
 

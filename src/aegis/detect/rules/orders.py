@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import re2
@@ -28,8 +28,9 @@ _FORBIDDEN_WITHIN: Final = 28  # characters before a deed in which it is forbidd
 _CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
 _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
 _MEMORY: Final = 33_554_432  # bytes that one compiled expression may take
+_SURE: Final = 2  # weight beyond the least from which an order is sure
 MOST_WINDOWS: Final = 1_000  # windows with a deed in one text; a text of more is taken for an order
-_MOST_PARTS: Final = 500  # the same, with the parts of an order that addresses nobody
+_MOST_PARTS: Final = 250  # the same, with the parts of an order that addresses nobody
 _ADDRESSED: Final = ("machine", "helper", "actor", "secrecy", "reset")
 ANCHORS: Final = (*_ADDRESSED, "private", "unbound", "innards", "remote")
 _READERS: Final = _ADDRESSED[:3]
@@ -77,9 +78,20 @@ _SAID_BY_NO: Final = frozenset(
 )  # kinds that say themselves what not to do
 _SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
 _BLANKS: Final = Lazy(rb"[ \t]{2,}")
+_SENT_TO: Final = Lazy(
+    rb"(?i)^(?:the )?\w+ (?:to|for|of)\b"
+)  # `messages to the model` speaks of him, or calls him with a colon
 _HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
 _CLAUSE: Final = Lazy(r"[.!?;:,\n]|。|！|？|，|、".encode())
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
+
+
+class Span(NamedTuple):
+    """Where an order stands, in bytes; one that is not `sure` has just enough of its parts."""
+
+    start: int
+    end: int
+    sure: bool
 
 
 class PartsOfOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -170,10 +182,11 @@ def expanded(pattern: str) -> str:
     return pattern_of(kind, bounded=False) if kind in ANCHORS and pattern == f"<{kind}>" else pattern
 
 
-def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
-    """Where a text orders a model about, as a span of bytes; `None` where it does not, or only `is_quoted` to."""
+def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> Span | None:
+    """Where a text orders a model about, surely before likely; `None` where it does not, or only `is_quoted` to."""
     anchors, deeds = _compiled(*_ADDRESSED), _compiled("serious", "deed", "duty")
     at, windows, deed = 0, 0, -1
+    likely: Span | None = None
     while (anchor := anchors.search(data, at)) is not None:
         first, last = anchor.span()
         at = last
@@ -182,7 +195,7 @@ def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple
         if deed < start:
             asked = deeds.search(data, start)
             if asked is None:
-                return None
+                return likely
             deed = asked.start()
         if deed >= end:
             at = max(at, deed - _AFTER)
@@ -190,16 +203,19 @@ def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple
         before, after = _window(data[start:first], data[last:end])
         windows += 1
         if windows > MOST_WINDOWS:
-            return first, last
+            return Span(first, last, sure=True)
         found = data[first:last]
         said = features(before, found, after)
         at = max(at, first + _STEP) if said else at
-        if sum(said.values()) >= order_words().least:
+        weight = sum(said.values()) - order_words().least
+        if weight >= 0:
             head, body = before.decode("utf-8", "ignore"), found.decode("utf-8", "ignore")
             text = head + body + after.decode("utf-8", "ignore")
             if not is_quoted(text, len(head), len(head) + len(body)):
-                return first, last
-    return None
+                likely = Span(first, last, sure=weight >= _SURE)
+                if likely.sure:
+                    return likely
+    return likely
 
 
 def is_order(before: str, found: str, after: str) -> bool:
@@ -223,11 +239,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     if reader:
         if lead[-1:] == b"-" and own[:1] in b":," and own:
             lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
-        if (
-            (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
-            or after[:1] in _OF_A_NAME[:4]
-            or (after[:1] in b"-#" and after[1:2].isdigit())
-        ):
+        if _is_name(lead, after):
             return {}
         if _compiled("trade").search(lead[-_CALLED_WITHIN:] + found + own[:_CALLED_WITHIN]) is not None:
             return {}
@@ -235,13 +247,14 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
             return {}  # who says a line of a talk
         said.add(reader)
         calling = _compiled("calling").match(own[:_CALLED_FAR])
-        hailed = _hails("greeting").search(lead[-_CALLED_WITHIN:]) is not None
+        greeted = _hails("greeting").search(lead[-_CALLED_WITHIN:])
+        hailed = greeted is not None and (calling is not None or _SENT_TO.search(greeted.group()) is None)
         told = own[:1] != b"," or _compiled("deed", "serious", "duty", "beforehand").match(own[1:].lstrip()) is not None
         opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
         toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
         if hailed or toward or (calling is not None and not opening):
             listed = _compiled(*_READERS).match(own[1:].lstrip()) is not None
-            plain = own[:1] in b":," and (own[:1] == b"," or b" " in found.strip() or b"-" in found)
+            plain = told if own[:1] == b"," else own[:1] == b":" and (b" " in found.strip() or b"-" in found)
             direct = calling is not None and (hailed or toward or plain) and not listed
             said.add("hailed" if direct else "called")
         if _compiled("reading").search(lead + found + own) is not None:
@@ -272,7 +285,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         enough = "secrecy" in said or not needed.isdisjoint(words.needs)
     else:
         enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person", "hush"})
-    if not enough or (reader == "actor" and said.isdisjoint(_OF_A_MACHINE) and not _asked("vault", near)):
+    if not enough or (_is_a_person(reader, said) and not _asked("vault", near)):
         return {}
     if reader and said.isdisjoint(_MEANT):
         said.add("uncalled")
@@ -293,14 +306,31 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
     return {kind: words.weights[kind] for kind in said}
 
 
-def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> tuple[int, int] | None:
-    """Where the parts of an order that addresses nobody stand together, as a span of bytes.
+def _is_a_person(reader: str, said: set[str]) -> bool:
+    """Whether nothing tells a program from a person of the trade: an agent, or an assistant whom nobody calls."""
+    told_apart = reader == "machine" or (reader == "helper" and not said.isdisjoint(_MEANT))
+    return not told_apart and said.isdisjoint(_OF_A_MACHINE)
+
+
+def _is_name(lead: bytes, after: bytes) -> bool:
+    """Whether a word is part of a name, a path or a number of a model, or stands in marks as names do in code."""
+    return (
+        (lead[-1:] in _OF_A_NAME and _HANDLE.search(lead) is None)
+        or after[:1] in _OF_A_NAME[:4]
+        or (after[:1] in b"-.#" and after[1:2].isalnum())
+        or (lead[-1:] in b"\"'`" and after[:1] == lead[-1:])
+    )
+
+
+def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> Span | None:
+    """Where the parts of an order that addresses nobody stand together, surely before likely.
 
     They are looked for around each of its anchors, in that sentence and the two that follow.
     """
     reading = order_words().readings[name]
     anchors, first_need = _compiled(*reading.anchors), _compiled(reading.needs[0])
     at, windows, needed = 0, 0, -1
+    likely: Span | None = None
     while (anchor := anchors.search(data, at)) is not None:
         first, last = anchor.span()
         at = max(last, first + _STEP)
@@ -309,25 +339,28 @@ def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool
         if needed < start:
             beside = first_need.search(data, start)
             if beside is None:
-                return None
+                return likely
             needed = beside.start()
         if needed >= end:
             at = max(at, needed - _AFTER)
             continue
         windows += 1
         if windows > _MOST_PARTS:
-            return first, last
+            return Span(first, last, sure=True)
         before, after = _window(data[start:first], data[last:end])
         own, further = _sentences(after)
         near = _lead(before)[1] + data[first:last] + own + further
         if not all(_asked(kind, near) for kind in reading.needs):
             continue
         said = {*reading.anchors, *(kind for kind in reading.weights if _asked(kind, near))}
-        if sum(reading.weights.get(kind, 0) for kind in said) >= reading.least:
+        weight = sum(reading.weights.get(kind, 0) for kind in said) - reading.least
+        if weight >= 0:
             head, body = before.decode("utf-8", "ignore"), data[first:last].decode("utf-8", "ignore")
             if not is_quoted(head + body + after.decode("utf-8", "ignore"), len(head), len(head) + len(body)):
-                return first, last
-    return None
+                likely = Span(first, last, sure=weight >= _SURE)
+                if likely.sure:
+                    return likely
+    return likely
 
 
 def _window(before: bytes, after: bytes) -> tuple[bytes, bytes]:

@@ -13,7 +13,7 @@ from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
-from aegis.detect.rules.orders import expanded
+from aegis.detect.rules.orders import Span, expanded
 from aegis.detect.rules.secrets import entropy
 
 # Screens: for a pattern, a simpler one that occurs wherever it does, and that an automaton passes over faster.
@@ -134,11 +134,12 @@ _NO_RULES: Final[tuple[Rule, ...]] = ()
 
 
 class Hit(NamedTuple):
-    """One rule that matched, and the matched piece as a span of characters."""
+    """One rule that matched, and the matched piece as a span of characters; an order may only be likely."""
 
     rule: Rule
     start: int
     end: int
+    sure: bool = True
 
 
 class _Confirming(NamedTuple):
@@ -260,6 +261,7 @@ class Scanner:
                 or (settled and rule.category in DATA and rule.outcome in settled)
             ):
                 continue
+            span: Span | tuple[int, int] | None
             if rule.check in SPAN_CHECKS:
                 span = SPAN_CHECKS[rule.check](data)
                 refuted.add(rule.id)
@@ -275,10 +277,10 @@ class Scanner:
             taken.add(rule.id)
             if rule.unless and _is_excepted(rule, data):
                 continue
-            start, end = span
+            start, end, sure = span if isinstance(span, Span) else (*span, True)
             if len(data) != len(text):
                 start, end = _characters(data, start), _characters(data, end)
-            hits.append(Hit(rule, start, end))
+            hits.append(Hit(rule, start, end, sure))
         return hits
 
     def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:

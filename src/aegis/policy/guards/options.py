@@ -4,7 +4,7 @@ guards:
   content:
     egress: mask                  # secrets and personal data that leave: mask | hold | note
     inside: note                  # the same where they stay inside: mask | hold | note
-    injected: block               # instructions found in results: block | remove | fence
+    injected: block               # instructions found in results: block (only likely ones are fenced) | remove | fence
     workspace: fence              # the same in what a coding agent reads of the folder that it works in
     inside_hosts: ["*.corp.example"]
     exceptions:

@@ -132,21 +132,21 @@ class ResultContentGuard:
         decoded: set[tuple[str, str]] = set()  # path and rule of what another reading shows
         for text in self._loud(case.texts.strings):
             value = text.value
-            seen: dict[str, tuple[Rule, str]] = {}
+            seen: dict[str, tuple[Rule, str, bool]] = {}
             for hit in self._scanner.scan(value, "result", checks=checks):
-                seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end])
+                seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end], hit.sure)
             for reading, kinds in views_of(value, decoding):
                 if "shell" in kinds:
                     continue
                 for hit in self._scanner.scan(reading, "result", checks=checks):
-                    seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end]))
+                    seen.setdefault(hit.rule.id, (hit.rule, reading[hit.start : hit.end], hit.sure))
                     decoded.add((text.path, hit.rule.id))
             hidden = "" if value.isascii() else hidden_text(value)
             if hidden:
                 for rule in self._scanner.rules_for("text.hidden"):
-                    seen.setdefault(rule.id, (rule, hidden))
-            for rule, evidence in seen.values():
-                findings.append(self._finding(rule, case, text, evidence))
+                    seen.setdefault(rule.id, (rule, hidden, True))
+            for rule, evidence, sure in seen.values():
+                findings.append(self._finding(rule, case, text, evidence, sure))
         if decoding.left < 0:
             findings.append(_UNDECODED)
         if not findings and not case.texts.limits:
@@ -165,8 +165,10 @@ class ResultContentGuard:
             if alone or may_have_views(batch.together) or not self._scanner.is_quiet(batch.together, "result"):
                 yield from strings[batch.first : batch.last]
 
-    def _finding(self, rule: Rule, case: ResultCase, text: Text, evidence: str) -> Finding:
+    def _finding(self, rule: Rule, case: ResultCase, text: Text, evidence: str, sure: bool) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW
+        if not sure:
+            outcome = min(outcome, Outcome.SANITIZE)  # an order that is only likely is fenced
         for override in self._options.overrides:
             if override.covers(rule.id, case.server, case.tool, text.path, case.now):
                 outcome = override.outcome
@@ -199,7 +201,7 @@ class ResultContentGuard:
                 pass
             elif finding.category in DATA:
                 outcome = Outcome.BLOCK if (finding.path, finding.rule) in unmasked else Outcome.SANITIZE
-            elif finding.category in _INJECTED and injected != "block":
+            elif finding.category in _INJECTED and (injected != "block" or outcome is Outcome.SANITIZE):
                 outcome = Outcome.SANITIZE
                 fenced.add(finding.path)
             answered.append(finding if outcome is finding.outcome else structs.replace(finding, outcome=outcome))
@@ -209,7 +211,7 @@ class ResultContentGuard:
             if not isinstance(value, str):
                 # A key cannot be taken out without changing what the result says.
                 return [structs.replace(finding, outcome=Outcome.BLOCK) for finding in answered], []
-            fence = injected if path in fenced else None
+            fence = (injected if injected == "remove" else "fence") if path in fenced else None
             patches.append(Patch(path=path, value=self._rewritten(value, masked.get(path, []), fence)))
         return answered, patches
 
