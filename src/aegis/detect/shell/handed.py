@@ -67,7 +67,10 @@ def cmd_script(args: Sequence[str]) -> str:
     for at, arg in enumerate(args):
         lowered = arg.lower()
         if lowered in {"/c", "/k", "/r", "-c", "//c"}:
-            return delayed + " ".join(args[at + 1 :])
+            rest = args[at + 1 :]
+            if len(rest) > 1:  # words that stood in quotes are words in the line as well
+                rest = [f'"{word}"' if " " in word and '"' not in word else word for word in rest]
+            return delayed + " ".join(rest)
         if lowered[:2] in {"/c", "/k"} and len(lowered) > 2:
             return " ".join([arg[2:], *args[at + 1 :]])
         if not lowered.startswith("/"):

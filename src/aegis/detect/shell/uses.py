@@ -335,14 +335,17 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
 
 
 @lru_cache(maxsize=8_192)
-def _needles(when: tuple[str, ...]) -> Any:
+def _needles(when: tuple[str, ...], is_cmdlet: bool) -> Any:
     """A pattern of pieces of which one stands in every command that one of the alternatives holds for; `None` for none.
 
     Most entries for a program that is used every day speak of words that a command seldom has: one search says so.
+    The parameters of a cmdlet may be cut short, so that only their values count.
     """
     pieces: set[str] = set()
     for words in when:
-        texts = [token.text for token in _tokens(words) if token.kind != "class" and token.text[:1] != "<"]
+        told = [token.value if is_cmdlet and token.kind in ("option", "valued") else token.text
+                for token in _tokens(words) if token.kind != "class"]  # fmt: skip
+        texts = [text for text in told if text[:1] != "<"]
         longest = max((piece for text in texts for piece in _LITERAL.split(text.lower())), key=len, default="")
         if not longest:
             return None
@@ -354,8 +357,8 @@ _LITERAL: Final = Lazy(r"[*]+")
 
 
 def _applies(entry: Use, used: Used) -> bool:
-    if len(entry.when) > _FEW and not used.is_cmdlet:
-        needles = _needles(entry.when)
+    if len(entry.when) > _FEW:
+        needles = _needles(entry.when, used.is_cmdlet)
         if needles is not None and needles.search(used.joined) is None:
             return False
     if entry.when and not any(all(_holds(token, used) for token in _tokens(words)) for words in entry.when):

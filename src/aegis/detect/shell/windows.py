@@ -170,6 +170,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
 
 _WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
 _ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
+_IS_NAME: Final = Lazy(r"^\$[\w:.?]*$")  # a variable that nobody knows, as it is spelled
 _PLAIN_HOST: Final = Lazy(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
@@ -428,7 +429,7 @@ class _Reading:
         given = printed or next((arg for arg in command.args if arg and not arg.startswith("-")), "")
         if "fetched" in kinds or (self._sockets and not given.strip("$")[:1].isupper() and given[:1] in {"$", ""}):
             self._did("execute", "host", "one", (), command.text)
-        elif given and not given.startswith("$"):
+        elif given and _IS_NAME.match(given) is None:
             self.scripts.append(("powershell", given))
         elif "decoded" in kinds:
             self._did("execute", "code", "one", (), command.text)
