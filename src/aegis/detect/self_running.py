@@ -32,6 +32,7 @@ _RUN: Final = frozenset({
     "before_install", "before_build", "post_build", "pre_build", "exec", "execstart", "ondirenter", "inlinescript",
 })  # fmt: skip
 _IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
+_STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
 _STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
 _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", "execstop", "run", "exec")
@@ -300,7 +301,7 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
         named = {str(key).lower(): inner for key, inner in value.items()}
         arguments = named.get("args")
         for key, inner in named.items():
-            if key == "command" and isinstance(inner, str) and isinstance(arguments, list):
+            if key in _STARTED and isinstance(inner, str) and isinstance(arguments, list):
                 yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
                 yield from _of_value(inner, runs=runs or key in _RUN or key in _IN_SCRIPTS, depth=depth + 1)

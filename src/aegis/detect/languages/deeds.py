@@ -45,6 +45,9 @@ _HANDED: Final = frozenset({
     "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
     "__send__", "submit", "apply", "thread", "callback",
 })  # fmt: skip
+_SPREAD: Final = frozenset(
+    {"splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking"}
+)
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
 _KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
@@ -218,7 +221,11 @@ class _Program:
         return FollowedValue((), tuple(make(makes, [item], plainly=False, method=False) for item in items))
 
     def _make(self, makes: Makes, parts: Called, scope: NameScope, *, method: bool) -> FollowedValue:
-        given = [scope.value(argument) for argument in parts.arguments if argument.type not in _KEYWORDS]
+        given: list[FollowedValue] = []
+        for argument in parts.arguments:
+            if argument.type not in _KEYWORDS:
+                value = scope.value(argument)
+                given += value.items if argument.type in _SPREAD and value.items else (value,)
         every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
         if makes == "environment":
             return variable((parts.name,) if not parts.arguments else every[0].known, given[1:2])

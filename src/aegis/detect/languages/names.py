@@ -189,7 +189,7 @@ class ProgramNames:
             for one in clause.named_children if clause.type == "import_clause" else ():
                 if one.type == "identifier":
                     self.aliases[text_of(one)] = module
-                elif one.type == "namespace_import":
+                elif one.type == "namespace_import" and one.named_child_count:
                     self.aliases[text_of(one.named_children[-1])] = module
                 elif one.type == "named_imports":
                     for member in one.named_children:
@@ -206,7 +206,8 @@ class ProgramNames:
                     yield text_of(left), argument
         for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
             function = node.child_by_field_name("function") if called_name(node) == "then" else None
-            argument = None if function is None else loaded_module(function.named_children[0])
+            owner = next(iter(function.named_children), None) if function is not None else None
+            argument = None if owner is None else loaded_module(owner)
             given = () if argument is None else arguments_of(node)[:1]
             if argument is not None and given and given[0].type in _LAMBDAS:
                 for name in parameters(given[0])[:1]:

@@ -135,6 +135,8 @@ def looked_up(
             owner, named = member_parts(inner)[0], list(arguments_of(function)[-1:])
         else:
             return None
+    elif function.named_child_count < 2:  # of a broken text
+        return None
     else:
         owner, named = function.named_children[0], function.named_children[1:2]
         if owner.type == "attribute" and text_of(member_parts(owner)[1]) in _BY_DICT:
