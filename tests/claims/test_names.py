@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from aegis.approvals.queue import approve
 from aegis.approvals.values import Approval
@@ -112,25 +113,8 @@ def test_a_quorum_counts_people_and_not_spellings(people: list[str]) -> None:
 
 
 def _held() -> Approval:
-    members: dict[str, Any] = {}
-    for name, field in Approval.__dataclass_fields__.items():
-        kind = str(field.type)
-        members[name] = 1 if kind.startswith("int") else "x"
-    return Approval(
-        **{
-            **{name: value for name, value in members.items() if _is_required(name)},
-            "state": "pending",
-            "created_at": 0,
-            "expires_at": 10**18,
-        }
-    )
-
-
-def _is_required(name: str) -> bool:
-    from dataclasses import MISSING
-
-    field = Approval.__dataclass_fields__[name]
-    return field.default is MISSING and field.default_factory is MISSING
+    members: dict[str, Any] = {one.name: 1 if one.type is int else "x" for one in fields(Approval) if one.required}
+    return Approval(**{**members, "state": "pending", "created_at": 0, "expires_at": 10**18})
 
 
 @pytest.mark.claim("NAM-05")

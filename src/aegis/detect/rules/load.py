@@ -138,7 +138,7 @@ LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
-    "case_sensitive", "least", "anchors", "check", "unless",
+    "case_sensitive", "likely", "least", "anchors", "check", "unless",
     "entropy",
     "facts", "effects", "references", "examples",
 })  # fmt: skip
@@ -225,7 +225,7 @@ def _digest(rules: Sequence[Rule]) -> str:
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
             rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.anchors, rule.check, rule.entropy,
-            rule.unless,
+            rule.unless, rule.likely,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -253,11 +253,9 @@ class _Reader:
         facts = (*self.words(value, "facts"), *self.effects(value))
         if bool(patterns) == bool(facts):
             self.bad("a rule has either `patterns`, or `facts` and `effects`", "")
-        case_sensitive = value.get("case_sensitive", False)
-        if not isinstance(case_sensitive, bool):
-            self.bad("`case_sensitive` must be true or false", "/case_sensitive")
+        case_sensitive, likely = self.flag(value, "case_sensitive"), self.flag(value, "likely")
         for at, pattern in enumerate(patterns):
-            wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
+            wrong = check_pattern(pattern, case_sensitive=case_sensitive)
             if wrong:
                 self.bad(wrong, f"/patterns/{at}")
         checks = (*CHECKS, *PLACE_CHECKS, *SPAN_CHECKS, *TEXT_CHECKS, *WHOLE_CHECKS)
@@ -265,7 +263,7 @@ class _Reader:
             self.bad(f"`{value['check']}` is not a check", "/check", hint=f"one of {', '.join(checks)}")
         unless = self.words(value, "unless")
         for at, pattern in enumerate(unless):
-            wrong = check_pattern(pattern, case_sensitive=bool(case_sensitive))
+            wrong = check_pattern(pattern, case_sensitive=case_sensitive)
             if wrong:
                 self.bad(wrong, f"/unless/{at}")
         self.number(value, "least", 1, len(patterns) or 1)
@@ -290,7 +288,8 @@ class _Reader:
             surfaces=surfaces,
             message=self.text(value, "message"),
             patterns=patterns,
-            case_sensitive=bool(case_sensitive),
+            case_sensitive=case_sensitive,
+            likely=likely,
             least=self.number(value, "least", 1, len(patterns) or 1),
             anchors=self.number(value, "anchors", 0, len(patterns)),
             check=str(value.get("check", "")),
@@ -313,6 +312,12 @@ class _Reader:
             self.bad(f"`{key}` must be text", f"/{key}")
             return ""
         return word
+
+    def flag(self, value: dict[str, Any], key: str) -> bool:
+        flag = value.get(key, False)
+        if not isinstance(flag, bool):
+            self.bad(f"`{key}` must be true or false", f"/{key}")
+        return flag is True
 
     def words(self, value: dict[str, Any], key: str) -> tuple[str, ...]:
         items = value.get(key, [])

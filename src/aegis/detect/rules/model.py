@@ -34,7 +34,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
     must occur close together in one text, and of the first `anchors` at least one. `check` and
     `entropy` (bits a character) judge the first group of a match, or all of it. A text that one of `unless` matches is
-    none, whatever occurs in it.
+    none, whatever occurs in it. Of a `likely` rule what is found in a result is fenced, and not withheld.
     """
 
     id: str
@@ -48,6 +48,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     message: str
     patterns: tuple[str, ...] = ()
     case_sensitive: bool = False
+    likely: bool = False
     least: int = 1
     anchors: int = 0
     check: str = ""

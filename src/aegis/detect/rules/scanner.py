@@ -280,7 +280,7 @@ class Scanner:
             start, end, sure = span if isinstance(span, Span) else (*span, True)
             if len(data) != len(text):
                 start, end = _characters(data, start), _characters(data, end)
-            hits.append(Hit(rule, start, end, sure))
+            hits.append(Hit(rule, start, end, sure and not rule.likely))
         return hits
 
     def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:
