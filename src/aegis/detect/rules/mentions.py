@@ -47,12 +47,6 @@ _BARE: Final = Lazy(
     r"(?i)^\W?_?(?:ignore?|disregard|forget|override|bypass|discard|neglect|dismiss)\s+"
     r"(?:previous|prior|earlier|past|former|other|existing|current|last|old|instructions)"
 )
-# Orders of a day, and orders that stand in a text which is only to be read.
-_DATED: Final = Lazy(r"(?i)^\s+(?:of|from|dated)\s+(?:the\s+)?\d")
-_IN_A_TEXT: Final = Lazy(
-    r"(?i)^\s+(?:(?:that|which)\s+(?:are|is|appear\w*|occur\w*|stand\w*)\s+)?(?:found\s+|contained\s+|embedded\s+|hidden\s+)?"
-    r"(?:in(?:side)?|within|from|of)\s+(?:the|this|these|that|any|a|an|it|them|user|web|tool|retrieved|untrusted)\b"
-)
 _PLAIN: Final = Lazy(r"(?i)^\W?ignor\w*\s+(?:\w{1,3}\s+)?(?:instru|istruz|anweis|consign|r(?:e|è)gl|direct)\w*$")
 _THEN_SAID: Final = Lazy(
     r"(?i)^[^\n]{0,60}?\b(?:say|print|output|reply|respond|answer|state|write|repeat|reveal|tell|instead|obey|follow|execute|"
@@ -183,10 +177,6 @@ def resets(text: str, start: int, end: int) -> bool:
     found, before, after = text[start:end], text[:start], text[end:]
     if not spoken(text, start, end):
         return False
-    if _IN_A_TEXT.search(after) is not None and _OF_A_MODEL.search(found) is None:
-        return False
-    if _DATED.search(after) is not None:
-        return is_order(before, found, after)
     if (
         _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
         or _BARE.search(found) is not None
