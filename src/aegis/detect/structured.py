@@ -389,7 +389,7 @@ def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     """What a command of a document database deletes that is given as a document."""
     if members.get("dropdatabase") in (1, True, "1"):
         yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
-    elif isinstance(members.get("drop"), str) and len(members) <= _FEW:
+    elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and len(members) <= _FEW:
         yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
     deletes = members.get("deletes")
     for one in deletes if isinstance(deletes, list) else ():
