@@ -109,6 +109,7 @@ _MOST_PARTS: Final = 12
 _LONGEST_PART: Final = 511
 _MOST_CHARS: Final = 4_096
 _LEAST_CHARS: Final = 4
+DECLARED: Final = 100  # how sure a role is that was declared
 JOINED: Final = "joined"
 SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
 
@@ -117,13 +118,13 @@ def joined_view(texts: list[Text], values: list[int]) -> TextView | None:
     """One reading of all short values of a call together, where there are two to twelve of them.
 
     `values` says which of `texts` are values. The reading counts as a view of the last short one, and has the
-    kind `joined`.
+    kind `joined`. What is declared to be a document is put together with nothing.
     """
     last = 0
     parts: list[str] = []
     for index in values:
         value = texts[index].value
-        if len(value) <= _LONGEST_PART:
+        if len(value) <= _LONGEST_PART and (texts[index].role != "document" or texts[index].confidence != DECLARED):
             if len(parts) == _MOST_PARTS:
                 return None
             parts.append(value)

@@ -61,7 +61,7 @@ from aegis.detect.shell.words import (
     SENDERS,
     SHELLS,
     WRITERS,
-    place_of_text,
+    no_files,
     statements,
 )
 
@@ -74,7 +74,6 @@ _STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
 # Options whose value a program writes: naming a key there makes one.
-_OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
 
 
 class ShellFacts(Struct, kw_only=True):
@@ -429,11 +428,9 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     if name == "tee":  # which writes its operands
         return
     operands = args[:-1] if name in _MOVERS and len(args) > 1 else args
-    text = place_of_text(name, args)
+    others = no_files(name, args)
     for at, arg in enumerate(operands):
-        if at == text:
-            continue
-        if at and args[at - 1] in _OUTPUTS:
+        if at in others:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
         if not value or value.startswith("-"):
