@@ -13,12 +13,12 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, OFF, ON, is_everything, is_request, of_request, plain
+from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
-from aegis.detect.tool_deeds import Told, is_throwaway, tool_deeds
+from aegis.detect.tool_deeds import Told, is_throwaway, speaks, tool_deeds
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
@@ -83,8 +83,11 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     deed = _deed(tool, arguments)
     if _may_delete(deed):
         found.extend(_deleted(deed, arguments))
-    found.extend(tool_deeds(tool, arguments))
-    if _MAY_TELL(together) or is_request(arguments):
+    names = {name.lower().replace("_", "") for name in arguments}
+    requests = not names.isdisjoint(_OF_REQUEST)
+    if speaks(tool) or requests or "mutation" in together or not names.isdisjoint(_ACTIONS):
+        found.extend(tool_deeds(tool, arguments))
+    if requests or _MAY_TELL(together):
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, tool))
             found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
@@ -97,6 +100,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
 
 
 _ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
+_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method"})
 
 
 def _deed(tool: str, arguments: Mapping[str, Any]) -> str:

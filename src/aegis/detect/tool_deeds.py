@@ -7,16 +7,16 @@ mutation of GraphQL. Each is read the same way. Which words make which effect is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, is_everything, path_of, plain
-from aegis.detect.mutations import mutations
+from aegis.detect.endpoints import ALL, is_everything, mutations, path_of, plain
 from aegis.detect.resources import host_place
 from aegis.detect.self_running import parsed_json
-from aegis.detect.tool_words import Deed, Vocabulary, singular, spoken, vocabulary
+from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
 
 MOST_MEMBERS: Final = 600  # of one call that are read
 _DEEPEST: Final = 10
@@ -50,6 +50,12 @@ class _Asked(NamedTuple):
     words: frozenset[str]
     shown: str
     given: Mapping[str, Any]
+
+
+@lru_cache(maxsize=8_192)
+def speaks(tool: str) -> bool:
+    """Whether the words of a tool say that it does something."""
+    return not spoken(tool).isdisjoint(vocabulary().verbs)
 
 
 def tool_deeds(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
@@ -104,7 +110,7 @@ def _done(asked: _Asked) -> Iterator[tuple[str, ResourceEffect]]:
     verbs = {verb for word in asked.words for verb in known.verbs.get(word, ())}
     if not verbs:
         return
-    possible: list[Deed] = [deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ())]
+    possible: list[KnownDeed] = [deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ())]
     things = asked.words
     possible = [deed for deed in dict.fromkeys(possible) if not deed.things or not deed.things.isdisjoint(things)]
     if not possible:

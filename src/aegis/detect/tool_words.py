@@ -75,7 +75,7 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     requests: tuple[ToolRequest, ...] = ()
 
 
-class Deed(NamedTuple):
+class KnownDeed(NamedTuple):
     """A deed with its words spelt out."""
 
     effect: ResourceEffect
@@ -85,7 +85,7 @@ class Deed(NamedTuple):
     unless: frozenset[str]
 
 
-class Request(NamedTuple):
+class KnownRequest(NamedTuple):
     """A kind of request, with its patterns compiled."""
 
     methods: frozenset[str]
@@ -100,8 +100,8 @@ class Vocabulary(NamedTuple):
     verbs: Mapping[str, frozenset[str]]
     members: Mapping[str, frozenset[str]]
     values: Mapping[str, frozenset[str]]
-    deeds: Mapping[str, tuple[Deed, ...]]
-    requests: tuple[Request, ...]
+    deeds: Mapping[str, tuple[KnownDeed, ...]]
+    requests: tuple[KnownRequest, ...]
 
 
 @cache
@@ -121,9 +121,9 @@ def vocabulary() -> Vocabulary:
             members.setdefault(name, set()).update(words)
         for name, words in file.values.items():
             values.setdefault(name, set()).update(words)
-    by_verb: dict[str, list[Deed]] = {}
+    by_verb: dict[str, list[KnownDeed]] = {}
     for one in (deed for file in files for deed in file.deeds):
-        deed = Deed(
+        deed = KnownDeed(
             effect_of(one.does),
             frozenset(one.verbs),
             _spelt(one.things, things),
@@ -133,7 +133,7 @@ def vocabulary() -> Vocabulary:
         for verb in deed.verbs:
             by_verb.setdefault(verb, []).append(deed)
     requests = [
-        Request(
+        KnownRequest(
             frozenset(one.methods),
             re2.compile(one.path),
             re2.compile(one.unless) if one.unless else None,

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
-from aegis.detect.endpoints import requests_of
+from aegis.detect.endpoints import mutations, requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
-from aegis.detect.mutations import mutations
 from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
 from aegis.detect.tool_deeds import tool_deeds
 from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
