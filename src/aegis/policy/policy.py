@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from msgspec import structs
 
 from aegis.config.compile_reviews import Previews
+from aegis.config.config import Source
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical
@@ -49,7 +50,6 @@ from aegis.policy.model import (
     observed,
     settle,
 )
-from aegis.policy.source import Source
 
 C = TypeVar("C", Case, ResultCase)
 
