@@ -1,4 +1,4 @@
-"""What a request to the API of a server does, by its method, path and body; which mutations of GraphQL a text asks for."""
+"""What a request to a server does by its method, path and body, and which mutations a text of GraphQL asks for."""
 
 from __future__ import annotations
 
