@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from aegis.core.effects import ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, is_everything, mutations, path_of, plain
+from aegis.detect.endpoints import ALL, is_everything, path_of, plain
+from aegis.detect.mutations import mutations
 from aegis.detect.resources import host_place
 from aegis.detect.self_running import parsed_json
 from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary

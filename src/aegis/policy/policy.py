@@ -28,8 +28,8 @@ from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
-from aegis.detect.shell.outputs import prints_files
 from aegis.detect.shell.unquote import find_unresolved
+from aegis.detect.shell.words import prints_files
 from aegis.detect.touch.touch import Touched, touch
 from aegis.policy.dataflow.declare import ToolFlow
 from aegis.policy.dataflow.reading import read_result

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
-from aegis.detect.endpoints import mutations, requests_of
+from aegis.detect.endpoints import requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
 from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
@@ -117,20 +117,3 @@ def test_every_request_of_the_table_is_found_in_its_examples_and_nothing_in_thos
                 continue
             wrong.append((one.does, line, found))
     assert wrong == []
-
-
-@pytest.mark.parametrize(
-    ("text", "variables", "fields"),
-    [
-        ("mutation { deleteAllUsers { count } }", None, [("deleteAllUsers", {})]),
-        ("mutation M($id: ID!) { a: drop(id: $id, by: {x: [1, RED, \"s\"]}) { ok } b: keep }", {"id": "7"},
-         [("drop", {"id": "7", "by": {"x": [1, "RED", "s"]}}), ("keep", {})]),
-        ("mutation($i: In = {a: 1}) @live { set(input: $i) @skip(if: true) }", {}, [("set", {"input": None})]),
-        ("query { mutations(name: \"x\") { id } }", None, []),
-        ("mutation { a(", None, [("a", {})]),
-        ("mutation {" + "a(x: {" * 90, None, None),
-    ],
-)  # fmt: skip
-def test_the_mutations_of_a_text_are_its_fields(text: str, variables: object, fields: object) -> None:
-    found = list(mutations(text, variables))
-    assert fields is None or found == fields
