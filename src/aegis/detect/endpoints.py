@@ -108,7 +108,7 @@ _RUNS_CODE: Final = Lazy(
 )
 _ON_NODE: Final = Lazy(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
 _HELD: Final[frozenset[Resource]] = frozenset(
-    {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup"}
+    {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup", "defence"}
 )
 _NAMESPACE: Final = Lazy(r"/api/v1/namespaces/[^/]+$")
 

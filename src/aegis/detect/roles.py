@@ -24,8 +24,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "sql": ("sql", "statement", "statements", "stmt"),
     "path": (
         "path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
-        "destination",
-        "cwd", "pathname", "workdir",
+        "destination", "cwd", "pathname", "workdir",
     ),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
@@ -34,23 +33,20 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
-        "note",
-        "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
-        "patch",
-        "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
-        "post",
-        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
-        "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
+        "note", "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions",
+        "instruction", "patch", "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback",
+        "thought", "bio", "post", "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
+        "plan", "step", "steps", "fact", "todos", "explanation", "resolution", "observation", "observations",
+        "rationale",
         "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
         "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
-        "status", "key",
-        "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date", "time",
-        "location", "unit",
-        "currency", "language", "format", "mode", "order", "product", "customer", "surname", "title_id",
-        "password", "token",
+        "status", "key", "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date",
+        "time", "location", "unit", "currency", "language", "format", "mode", "order", "product", "customer", "surname",
+        "title_id", "password", "token",
     ),
 }  # fmt: skip
 _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.items() for word in words}
@@ -118,6 +114,19 @@ def is_for_people(tool: str) -> bool:
     return not _TO_PEOPLE.isdisjoint(words_of(tool))
 
 
+# What a forge or a board shows to everyone who may look, and keeps.
+_SHOWN: Final = frozenset({
+    "comment", "discussion", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr", "pull", "release",
+    "snippet", "ticket", "wiki",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def is_shown(tool: str) -> bool:
+    """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
+    return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
+
+
 @lru_cache(maxsize=8_192)
 def names_any_text(argument: str) -> bool:
     """Whether an argument's name says no more than that there is some text: `input`, `value`, `user_data`."""
@@ -130,7 +139,24 @@ _WEB: Final = frozenset({
     "news", "scholar", "perplexity", "serp", "online",
 })  # fmt: skip
 # What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
-_INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
+_INDEXED: Final = frozenset(
+    {
+        "law",
+        "legal",
+        "literature",
+        "papers",
+        "patents",
+        "pubmed",
+        "code",
+        "codebase",
+        "semantic",
+        "repo",
+        "repository",
+        "workspace",
+        "grep",
+        "issues",
+    }
+)
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
@@ -384,7 +410,7 @@ def role_of(
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
-        if runs == "command" and role == "unknown":
+        if runs == "command" and role in ("unknown", "code"):
             return "command", 60
         if runs == "code" and (role == "code" or (role != "query_fragment" and "\n" in value)):
             return "code", 70 if role == "code" else 60
