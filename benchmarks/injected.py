@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 _SUITES: Final = ("(all)", "(own)", "(agentdojo)")
 _HEAD: Final = """# Injected agents, by profile
 
-What an agent that obeys every attacker gets through each built-in profile, and what honest tasks pay for it: the 107
+What an agent that obeys every attacker gets through each built-in profile, and what honest tasks pay for it: the 155
 tasks of our own and the 97 of AgentDojo v1.2.2, as `aegis bench injected` runs them
 ([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected`.
 

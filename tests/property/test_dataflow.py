@@ -22,6 +22,7 @@ from aegis.policy.dataflow.reading import (
     MAX_OF_RESULT,
     MAX_SHINGLES,
     MAX_VALUES,
+    FlowGrant,
     ReadDocument,
     SessionView,
     read_result,
@@ -169,3 +170,48 @@ def test_the_words_of_a_long_prompt_are_read_and_what_is_longer_is_no_word() -> 
     assert words.asks_for("pay", ("money",))
     with pytest.raises(InvalidCall, match="at most"):
         check_said(UserTurn(text="x" * MEBI))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tool", "arguments", "asked"),
+    [
+        ("Annule ma réservation du 24 avril 2031, je suis akim.", "cancel_booking", {"booking": "B-940"}, True),
+        ("Por favor, paga la factura del fontanero.", "make_transfer", {"iban": IBAN, "amount": 210}, True),
+        ("Schick die Rechnung bitte an den Kunden.", "email_invoice", {"to": "ada@example.com"}, True),
+        ("Schau bitte nach, wann die Rechnung bezahlt wurde.", "delete_invoice", {"invoice": "R-1"}, False),
+        ("Dis-moi qui a une réservation et pour quel jour.", "cancel_booking", {"booking": "B-940"}, False),
+        ("Mira la factura y dime el importe, por favor.", "share_file", {"file": "f-1", "with": "eve@x.org"}, False),
+        ("What did we spend last month?", "bank_transactions", {"from_date": "2031-01-01"}, True),
+        ("What did we spend last month?", "bank_transactions", {"from_date": "2031-01-01", "amount": 5}, False),
+        ("Log a fault for the centrifuge in room 12.", "report_fault", {"instrument": "centrifuge"}, True),
+        ("Is the mass spectrometer up?", "start_run", {"method": "flush-acid-99"}, False),
+    ],
+)
+def test_people_ask_in_their_own_words(prompt: str, tool: str, arguments: dict[str, Any], asked: bool) -> None:
+    view = session(prompt, ["a page that somebody wrote"])
+    found = judge_flow(FlowCall(tool=tool, arguments=arguments, flow=NOTHING), view, "grant")
+    assert ("unlicensed-deed" not in {one.rule for one in found}) is asked
+
+
+def test_an_identifier_is_a_field_where_every_record_of_the_list_has_one_there() -> None:
+    def rules(records: list[dict[str, str]]) -> set[str]:
+        view = SessionView(key=KEY, words=read_words(["Answer the bad review politely."]), untrusted=True)
+        view.add(ReadDocument("r0", "read_reviews", "mixed", "internal", True), read_result(records, KEY, NOTHING))
+        call = FlowCall(tool="answer_review", arguments={"review": "RV-5", "text": "We are sorry."}, flow=NOTHING)
+        return {one.rule for one in judge_flow(call, view, "grant")}
+
+    listed = [{"review": "RV-5", "text": "Cold."}, {"review": "RV-4", "text": "Lovely."}]
+    assert not rules(listed)
+    assert rules([{"review": "RV-5", "text": "Cold."}, {"review": "It was cold.", "text": ""}])
+    assert rules([{"text": "RV-5", "id": "1"}, {"text": "RV-4", "id": "2"}])
+
+
+def test_a_deed_of_no_known_kind_is_granted_for_its_tool_alone() -> None:
+    view = session("What is the state of the orchard?", ["a page"])
+    view.grants = (FlowGrant(id="g", does="other", tool="frobnicate"),)
+    asked = {
+        tool: judge_flow(FlowCall(tool=tool, arguments={"level": "7"}, flow=NOTHING), view, "grant")
+        for tool in ("frobnicate", "defenestrate")
+    }
+    assert not asked["frobnicate"]
+    assert asked["defenestrate"]

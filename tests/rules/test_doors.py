@@ -38,9 +38,10 @@ WRITE: Final = {
     "/etc/passwd": "block", "/srv/app/.git/hooks/pre-commit": "allow",
 }  # fmt: skip
 DELETE: Final = {
-    "/srv/app/old.py": "allow", "/srv/app/dist": "allow", "/srv/app/.env": "allow", "/home/ada/.ssh/id_rsa": "allow",
+    "/srv/app/old.py": "allow", "/srv/app/dist": "allow", "/srv/app/.env": "allow",
+    "/etc/hosts": "require_approval", "/etc/crontab": "require_approval", "/home/ada/.ssh/id_rsa": "require_approval",
     "/": "block", "/etc": "block", "/home": "block",
-    "/etc/passwd": "require_approval", "/boot/vmlinuz": "require_approval", "/var/lib/postgresql": "require_approval",
+    "/etc/passwd": "block", "/boot/vmlinuz": "block", "/var/lib/postgresql": "block", "/root/.bash_history": "block",
 }  # fmt: skip
 
 
@@ -69,6 +70,8 @@ def doors(verb: str, path: str) -> dict[str, str]:
             ("str_replace_based_edit_tool", {"command": "view", "path": path}),
             ("Bash", {"command": f"cat {quoted}"}),
             ("shell", {"command": ["bash", "-lc", f"head -20 {quoted}"]}),
+            ("powershell", {"command": f"Get-Content '{path}'"}),
+            ("powershell", {"command": f"[IO.File]::ReadAllText('{path}')"}),
         ],
         "write": [
             ("Write", {"file_path": path, "content": "x\n"}),
@@ -76,11 +79,13 @@ def doors(verb: str, path: str) -> dict[str, str]:
             ("create", {"path": path, "file_text": "x\n"}),
             ("Bash", {"command": f"echo x > {quoted}"}),
             ("Bash", {"command": f"echo x | tee {quoted}"}),
+            ("powershell", {"command": f"Set-Content '{path}' x"}),
         ],
         "delete": [
             ("delete_file", {"path": path}),
             ("delete_file", {"target_file": path, "explanation": "no longer used"}),
             ("Bash", {"command": f"rm -r {quoted}"}),
+            ("powershell", {"command": f"Remove-Item -Recurse -Force '{path}'"}),
         ],
     }
     return {f"{tool} {arguments}": judged(tool, arguments).combined.outcome.word for tool, arguments in calls[verb]}

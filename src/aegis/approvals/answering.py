@@ -140,7 +140,6 @@ def _held_subject(
         session=approval.session,
         canonical=canonical(given),
         request_digest=approval.request_digest,
-        generated=False,
     )
     return subject, held
 

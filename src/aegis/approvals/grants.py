@@ -82,7 +82,7 @@ def granted_by(approval: Approval, *, grant_id: str, seconds: int, now: int) -> 
     )
 
 
-def offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
+def offered(evaluation: Evaluation, policy: Policy, tool: str) -> tuple[OfferedGrant, ...]:
     """What of the session's data flow an approver may grant with this call."""
     if not policy.approval_rules.flow_grants:
         return ()
@@ -91,7 +91,8 @@ def offered(evaluation: Evaluation, policy: Policy) -> tuple[OfferedGrant, ...]:
         if finding.guard != "dataflow" or finding.outcome is not Outcome.REQUIRE_APPROVAL:
             continue
         if finding.rule == "unlicensed-deed":
-            found.append(OfferedGrant(scope="deed", does=finding.evidence))
+            only = tool if finding.evidence == "other" else ""
+            found.append(OfferedGrant(scope="deed", does=finding.evidence, tool=only))
         sink = place_of_sink(finding.path)
         for receipt, path in finding.origins:
             place = place_of_sink(path)

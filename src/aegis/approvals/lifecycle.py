@@ -210,7 +210,7 @@ def ask(
         identities=bound.digest,
         base=base,
         loose=not bound.complete,
-        grants=offered(evaluation, policy) if subject.session and not waiting_for else (),
+        grants=offered(evaluation, policy, subject.call.tool) if subject.session and not waiting_for else (),
         waiting_for=waiting_for,
         chain=chain,
     )

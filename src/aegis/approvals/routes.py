@@ -104,8 +104,10 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "replaced_by": {**nullable(TEXT), "description": "the call that took the place of a deferred one"},
             "grants": {
                 "type": "array",
-                "items": optional({"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT}),
-                "description": "what may be granted for the rest of the session, by `scope`",
+                "items": optional(
+                    {"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT, "tool": TEXT}
+                ),
+                "description": "what may be granted for the rest of the session; a deed `other` is of one `tool`",
             },
             "quorum": {"type": "integer", "minimum": 1},
             "votes": {

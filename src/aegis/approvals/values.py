@@ -107,6 +107,7 @@ class OfferedGrant(Struct, frozen=True, kw_only=True):
     """What an approver may grant beside one call: a document may name values of a kind at a sink, or a deed.
 
     `place` is the field of the document, without positions of lists, in which the approved value stood.
+    A deed of no known kind is granted for one `tool`.
     """
 
     scope: Scope
@@ -115,11 +116,13 @@ class OfferedGrant(Struct, frozen=True, kw_only=True):
     sink: str = ""
     kind: str = ""
     does: str = ""
+    tool: str = ""
 
     def to_wire(self) -> dict[str, str]:
         """The JSON object of the contract."""
         if self.scope == "deed":
-            return {"scope": self.scope, "does": self.does}
+            only = {"tool": self.tool} if self.tool else {}
+            return {"scope": self.scope, "does": self.does, **only}
         return {"scope": self.scope, "document": self.document, "sink": self.sink, "is": self.kind}
 
 

@@ -101,10 +101,10 @@ class Canaries:
             self._known = (epoch, watched)
         return watched
 
-    def watched_in(self, transaction: Transaction) -> WatchedCanary | None:
+    def watched_in(self, transaction: Transaction, epoch: int) -> WatchedCanary | None:
         """The same inside of a transaction, which may be undone: nothing of it is remembered."""
         known, watched = self._known
-        return watched if known == transaction.head().epoch else _watched(transaction)
+        return watched if known == epoch else _watched(transaction)
 
 
 def _watched(reader: Reader) -> WatchedCanary | None:

@@ -49,10 +49,10 @@ class ContainmentWatch:
         self._clock = parts.clock
         self._listeners = parts.listeners
 
-    def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        """What follows from what one unit records."""
+    def look(self, transaction: Transaction, drafts: Sequence[Draft], epoch: int) -> Sequence[Draft]:
+        """What follows from what one unit records under `epoch`."""
         policy = self._policy.current
-        rules, watched = policy.behaviour.containment, self._canaries.watched_in(transaction)
+        rules, watched = policy.behaviour.containment, self._canaries.watched_in(transaction, epoch)
         found: list[Draft] = []
         for draft in drafts:
             kind = draft.members["kind"]

@@ -151,7 +151,7 @@ def _opened(
         store=store,
         log=log,
         signer_for=keyring.signer_for,
-        seal=keyring.seal,
+        seal=keyring.payload_box().seal,
         clock=system_clock,
         on_clock_behind=lambda behind: notify(
             listeners, Event(kind="clock", members={"behind_us": behind}, recorded=None)

@@ -18,7 +18,7 @@ from aegis.config.compile_tools import (
     compile_standing,
     policy_approvals,
 )
-from aegis.config.config import Config
+from aegis.config.config import Config, Source
 from aegis.config.document import nearest
 from aegis.config.sections import MissionSettings, public_key
 from aegis.config.settings import Settings
@@ -39,8 +39,7 @@ from aegis.policy.guards.budget import BudgetGuard
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.dataflow import DataflowGuard, DataflowRules, DriftGuard
 from aegis.policy.guards.evidence import EvidenceGuard
-from aegis.policy.guards.flow import FlowGuard
-from aegis.policy.guards.mission import MissionGuard
+from aegis.policy.guards.mission import FlowGuard, MissionGuard
 from aegis.policy.guards.outflow import Links
 from aegis.policy.guards.paths import PathsGuard, path_limit
 from aegis.policy.guards.postconditions import PostconditionsGuard
@@ -54,7 +53,6 @@ from aegis.policy.guards.standing import StandingGuard
 from aegis.policy.mission import Quote
 from aegis.policy.model import ALWAYS, MISSION_GUARDS, MISSION_RESULT_GUARDS, SLOW_GUARDS, MissionRules
 from aegis.policy.policy import Policy
-from aegis.policy.source import Source
 
 if TYPE_CHECKING:  # its engine takes long to load
     from aegis.policy.guards.cedar import CedarGuard

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from aegis.config.check import check
@@ -69,6 +70,17 @@ class Config:
     def problem(self, location: tuple[str | int, ...], message: str, hint: str = "") -> Problem:
         """A problem at a place of this configuration, given as keys and positions."""
         return problem(self.origins, location, message, hint)
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """What a policy was compiled from, so that another process can compile the same; `key` is this compilation's."""
+
+    key: int
+    digest: str
+    config: Config
+    folders: tuple[str, ...]
+    cache: str | None
+    protected: tuple[str, ...]
 
 
 def load_config(path: Path | None = None) -> Config:

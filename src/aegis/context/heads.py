@@ -143,7 +143,15 @@ def note_grant(parts: Parts, transaction: Transaction, grant: Grant) -> None:
         return
     head = read_head(document)
     told = tuple(
-        FlowGrant(id=grant.id, document=one.document, place=one.place, sink=one.sink, kind=one.kind, does=one.does)
+        FlowGrant(
+            id=grant.id,
+            document=one.document,
+            place=one.place,
+            sink=one.sink,
+            kind=one.kind,
+            does=one.does,
+            tool=one.tool,
+        )
         for one in grant.flow
     )
     secret = open_secret(parts, head)

@@ -425,7 +425,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
     Returned are the pointers of files that are only written or deleted: of them nothing is read, whatever they hold.
     """
     deletes = deletes_by_name(tool)
-    from aegis.detect.shell.shell import analyse_command, analyse_write
+    from aegis.detect.shell.doors import analyse_words, analyse_write
 
     paths = {text.value: text for text in texts if text.role == "path" and not text.is_key}
     for target in put_at(tool, texts):
@@ -434,16 +434,18 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
             found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
     unread = {written.path for written in found.written} | (set(paths) if deletes else set())
     found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
-    done = [analyse_command("rm", "-r", path) for path in paths] if deletes else []
+    done = [analyse_words("rm", "-r", path) for path in paths] if deletes else []
     places = list(paths) if deletes else []
     for written in found.written[:_MOST_PROGRAMS]:
         if found.effort.take(len(written.flow.text)):
-            done.append(analyse_write(written.path, written.flow.text))
+            done.append(analyse_write(written.path, written.flow))
             places.append(written.path)
     for place, facts in zip(places, done, strict=True):
         text = paths.get(place) or Text("", place)
         for name, evidence in facts.signals:
             found.signal(name, text._replace(role="command"), evidence)
+        for effect in facts.effects:
+            found.effect(effect, text)
         if facts.irreversible:
             found.irreversible = True
             found.raise_tier(Risk.HIGH)

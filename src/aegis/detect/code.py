@@ -19,6 +19,7 @@ from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
 from aegis.detect.grammar import captures
+from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
 from aegis.detect.languages.names import add_aliases
@@ -33,8 +34,10 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 from aegis.detect.languages.together import told_together
+from aegis.detect.languages.values import HOLE
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
+from aegis.detect.shell.doors import take_doors
 from aegis.detect.shell.heredocs import unescaped
 from aegis.detect.shell.shell import analyse_shell
 
@@ -303,6 +306,7 @@ def analyse_code(
             facts.effects.append(ResourceEffect("read", "browser-data", "one", (), "", text[:80]))
     for deeds in code.deeds:
         facts.effects.extend(deeds.effects)
+        take_doors(deeds.effects, HOLE, facts)
         facts.irreversible |= any(
             effect.verb == "delete" and effect.scope == "all" and effect.resource != "file" for effect in deeds.effects
         )
@@ -397,9 +401,8 @@ def _judge_flow(
     if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
     folders = "copy" in name or "archive" in name
-    if _READS(name) and any(
-        _is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)
-    ):
+    reads = _READS(name) and calls_of(language).may_read(name, call.arguments)
+    if reads and any(_is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)):
         facts.signals.append(("code.reads-secret", shown))
     if 3 in asked and (
         _NETWORK_SENDS.search(call.text)

@@ -1,4 +1,4 @@
-"""Conditions and searches that are whole, as people and agents write them: `total > 5 and owner = 'me'`.
+"""Texts that are whole, as people and agents write them: conditions (`total > 5 and owner = 'me'`), searches, messages.
 
 What is put behind a value to change a query is no whole condition: it begins in the middle of one, ends in a comment,
 compares constants with each other or a column with itself. So a text that is whole needs no rule against that; nothing
@@ -111,3 +111,49 @@ def is_prose_with_code(text: str) -> bool:
     for _ in range(2):  # neighbours share the sign between them
         plain = _SPAN.sub("\\1\x00\\2", plain)
     return "`" not in plain and _SENTENCE.match(plain) is not None and len(_WORDS.findall(plain)) >= _LEAST_WORDS
+
+
+# Command lines that do nothing with the texts in them but say, file or search for them. Every word is a plain one, an
+# option that is known, or quoted so that the shell changes nothing in it; nothing is redirected, substituted or set.
+_LONGEST_SAID: Final = 8_192
+_CHAR: Final = r"(?:[^\"$`\\]|\\[\"$`\\])"  # between double quotes
+_PIECES: Final = rf"(?:'[^']*'|\"{_CHAR}*\"|\\')*"
+_QUOTED: Final = rf"(?:'[^'-][^']*'|\"(?:[^\"$`\\-]|\\[\"$`\\]){_CHAR}*\"){_PIECES}"
+_BARE: Final = r"(?:\.|(?:\./)?\.?[\w@#:,%+^](?:[\w@#:,%+^~=/-]|\.[\w-])*)"  # of paths, those below the folder alone
+_LONG: Final = (
+    r"--(?:all|amend|annotate|assignee|author|base|body|cached|count|date|draft|exclude|files-with-matches|fill|"
+    r"fixed-strings|format|glob|grep|head|hidden|ignore-case|include|label|line-number|message|milestone|name-only|"
+    r"no-edit|notes|oneline|pretty|regexp|signoff|since|stat|title|type|until|word-regexp)"
+)
+_OPTION: Final = rf"-{{1,2}}|-[a-zA-Z]{{1,6}}\d{{0,4}}|-\d{{1,4}}|{_LONG}(?:=(?:{_QUOTED}|{_BARE}))?"
+_GIVEN: Final = rf"(?:\s+(?:{_QUOTED}|{_BARE}|{_OPTION}))*"
+# What reaches a host is told of none: names of branches have no dot, texts have a blank in them.
+_BRANCHES: Final = r"(?:\s+(?:-u|--set-upstream|[A-Za-z][\w/-]*))*"
+_TEXT: Final = rf"(?:'[^'-][^']*\s[^']*'|\"(?:[^\"$`\\-]|\\[\"$`\\]){_CHAR}*\s{_CHAR}*\"){_PIECES}"
+_TOLD: Final = rf"(?:\s+(?:{_TEXT}|['\"]?[\w#,][\w#,/-]*['\"]?|-[a-zA-QS-Z]|{_LONG}(?:=[\w#,/-]+)?))*"
+_SAYS: Final = Lazy(
+    rf"^\s*(?:(?:git\s+(?:add|commit|diff|grep|log|notes\s+add|show|status|tag){_GIVEN}|"
+    rf"git\s+(?:branch|checkout|fetch|pull|push|switch){_BRANCHES}|"
+    rf"(?:e?grep|fgrep|rg|ag|echo|printf){_GIVEN}|cd\s+[\w./~-]+|(?:head|tail|wc|sort|uniq)(?:\s+-\w+|\s+\d+)*|"
+    rf"(?:gh|glab)\s+(?:issue|pr|mr|release)\s+(?:close|comment|create|edit|list|note|view){_TOLD})"
+    r"\s*(?:&&|\|\|?|;|\n|$)\s*)+$"
+)
+_HERE: Final = Lazy(r"\"\$\(cat <<-?'(\w{1,16})'\n|\s-?\s?<<-?'(\w{1,16})'\n")
+
+
+def is_said(command: str) -> bool:
+    """Whether a command line only says, files or searches for the texts in it: messages of commits, issues, patterns.
+
+    A text that a quoted here-document gives is one like any other.
+    """
+    if len(command) > _LONGEST_SAID:
+        return False
+    while (start := _HERE.search(command)) is not None:
+        inside, word = start.group(1) is not None, start.group(1) or start.group(2)
+        end = command.find(f"\n{word}\n" if inside else f"\n{word}", start.end() - 1)
+        behind = end + len(word) + (2 if inside else 1)
+        closes = command[behind : behind + 2] == ')"' if inside else command[behind : behind + 1] in ("", "\n")
+        if end < 0 or not closes or _SAYS.match(command[: start.start()]) is None:
+            return False
+        command = f"{command[: start.start()]}{' ' if not inside else ''}'a text'{command[behind + 2 * inside :]}"
+    return _SAYS.match(command) is not None

@@ -27,8 +27,18 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.operands import below
 from aegis.detect.restated import restated
-from aegis.detect.roles import argument_of, key_role, named_role, role_of, words_of, writes_by_name, writes_file
-from aegis.detect.slots import misfit, slot_type
+from aegis.detect.roles import (
+    argument_of,
+    executes,
+    key_role,
+    named_role,
+    role_of,
+    runs_code,
+    words_of,
+    writes_by_name,
+    writes_file,
+)
+from aegis.detect.slots import misfit, slot_type, spoken
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -99,6 +109,7 @@ _MOST_PARTS: Final = 12
 _LONGEST_PART: Final = 511
 _MOST_CHARS: Final = 4_096
 _LEAST_CHARS: Final = 4
+DECLARED: Final = 100  # how sure a role is that was declared
 JOINED: Final = "joined"
 SEAM: Final = "\x1e"  # between the two ways of joining: a match across it is none
 
@@ -107,13 +118,13 @@ def joined_view(texts: list[Text], values: list[int]) -> TextView | None:
     """One reading of all short values of a call together, where there are two to twelve of them.
 
     `values` says which of `texts` are values. The reading counts as a view of the last short one, and has the
-    kind `joined`.
+    kind `joined`. What is declared to be a document is put together with nothing.
     """
     last = 0
     parts: list[str] = []
     for index in values:
         value = texts[index].value
-        if len(value) <= _LONGEST_PART:
+        if len(value) <= _LONGEST_PART and (texts[index].role != "document" or texts[index].confidence != DECLARED):
             if len(parts) == _MOST_PARTS:
                 return None
             parts.append(value)
@@ -137,7 +148,7 @@ _text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold
 
 
 class _Strings(NamedTuple):
-    """The strings of a call, each with its role.
+    """The strings of a call, each with its role, and the name of the argument that it is in or of (of keys nothing).
 
     `values` say where those stand that are no keys, `told` where those that say more than a name or a small number;
     `parts` are strings in lists, of which something may be put together, and `hinted` that a key says so; `to_files`
@@ -145,31 +156,46 @@ class _Strings(NamedTuple):
     """
 
     texts: list[Text]
+    arguments: list[str]
     values: list[int]
     told: list[int]
     parts: dict[str, TextRole]
     hinted: bool
     to_files: bool
+    runner: str
 
 
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
+    chosen, runner = spoken(subject.arguments) if runs_code(tool) or executes(tool) else ("", "")
+    tool = runner or tool
     texts: list[Text] = []
+    arguments: list[str] = []
     values: list[int] = []
     told: list[int] = []
     parts: dict[str, TextRole] = {}
+    above = named = ""  # the list that the last string stood in, and the name of that: most follow each other
     hinted = False
-    to_files = writes_by_name(tool)
-    to_file = to_files and writes_file(tool, raw)
+    to_files = writes_by_name(subject.tool)
+    to_file = to_files and writes_file(subject.tool, raw)
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
             texts.append(
                 _text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0))
             )
+            arguments.append("")
             continue
-        name = path[path.rfind("/") + 1 :]
-        argument = name if name and not name.isdigit() else argument_of(path)
+        cut = path.rfind("/")
+        argument = path[cut + 1 :]
+        if not argument or argument.isdigit():
+            if path[:cut] != above:
+                above, named = path[:cut], argument_of(path)
+            argument = named
+        arguments.append(argument)
+        if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
+            texts.append(_text(Text, (path, value, False, "identifier", 50)))
+            continue
         role, confidence = role_of(tool, path, argument, value, declared, to_file=to_file)
         if role in _JOINED and path[-1].isdigit():
             parts[path] = role
@@ -178,14 +204,14 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
-    return _Strings(texts, values, told, parts, hinted, to_files)
+    return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool)
 
 
 def gather(subject: FactSubject) -> Facts:
     """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
     raw, total, limits = walk(subject.arguments, subject.limits)
     tool = subject.tool
-    texts, values, told, parts, hinted, to_files = _strings(subject, raw)
+    texts, arguments, values, told, parts, hinted, to_files, runner = _strings(subject, raw)
     views: list[TextView] = []
     found = Gathering(None if subject.files is None else subject.files.copy())
     made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
@@ -220,12 +246,12 @@ def gather(subject: FactSubject) -> Facts:
                 found.undecoded(text)
             if index in unseen:
                 _unseen(value, text, found)
-        kind = slot_type(argument_of(text.path)) if not text.is_key else None
+        kind = slot_type(arguments[index])
         if kind is not None:
             odd = misfit(kind, text.value)
             if odd:
                 found.signal(f"slot.{odd}", text, text.value)
-        analyse(text, found, tool)
+        analyse(text, found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
@@ -298,7 +324,7 @@ def _lay_out(texts: list[Text], words: Collection[str]) -> None:
     """Read the strings that are words of a command as what they are: the command is read as a whole."""
     for index, text in enumerate(texts):
         if not text.is_key and (text.path in words or text.path.rpartition("/")[0] in words):
-            texts[index] = text._replace(role="document", confidence=SURE)
+            texts[index] = _text(Text, (text.path, text.value, False, "document", SURE))
 
 
 def _whole(
@@ -351,14 +377,14 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
     The same as `gather` says of the call, for a fraction of its cost.
     """
     raw, _, _ = walk(subject.arguments, subject.limits)
-    texts, _, _, parts, hinted, to_files = _strings(subject, raw)
+    texts, _, _, _, parts, hinted, to_files, runner = _strings(subject, raw)
     found = Gathering(files.copy(), effort)
     made = assembled(subject.tool, subject.arguments, parts) if parts or hinted else _NOTHING
     _lay_out(texts, made.words)
     wholes = [Text(whole.path, whole.value, False, whole.role, SURE) for whole in made.wholes]
     for text in (*texts, *wholes):
         if text.role == "command":
-            analyse(text, found, subject.tool)
+            analyse(text, found, runner)
     if to_files:
         found.written.extend(written_by(subject.tool, texts))
     return tuple(found.written)

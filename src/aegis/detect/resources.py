@@ -177,6 +177,8 @@ def _builtin_hosts() -> Mapping[str, Resource]:
 def plain_segments(path: str) -> tuple[str, ...]:
     """The segments of a path in the spelling that places are compared in; an absolute one begins with ``/``."""
     lowered = _with_names(path.strip().strip("\"'").lower())
+    if lowered.startswith(("~/", "~\\")) and ".." in lowered:
+        lowered = f"/home/user{lowered[1:]}"
     plain = plain_path(lowered)
     if "\\" in plain:
         plain = plain_path(plain.replace("\\", "/"))

@@ -24,8 +24,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "sql": ("sql", "statement", "statements", "stmt"),
     "path": (
         "path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
-        "destination",
-        "cwd", "pathname", "workdir",
+        "destination", "cwd", "pathname", "workdir",
     ),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
@@ -34,50 +33,30 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
-        "note",
-        "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
-        "patch",
-        "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
-        "post",
-        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
-        "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
+        "note", "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions",
+        "instruction", "patch", "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback",
+        "thought", "bio", "post", "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
+        "plan", "step", "steps", "fact", "todos", "explanation", "resolution", "observation", "observations",
+        "rationale",
         "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
         "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
-        "status", "key",
-        "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date", "time",
-        "location", "unit",
-        "currency", "language", "format", "mode", "order", "product", "customer", "surname", "title_id",
-        "password", "token",
+        "status", "key", "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date",
+        "time", "location", "unit", "currency", "language", "format", "mode", "order", "product", "customer", "surname",
+        "title_id", "password", "token",
     ),
 }  # fmt: skip
 _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.items() for word in words}
 _SQL_TOOL: Final = frozenset(
     {"sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb"}
 )
-_CODE_TOOL: Final = frozenset(
-    {
-        "python",
-        "javascript",
-        "typescript",
-        "code",
-        "node",
-        "deno",
-        "repl",
-        "notebook",
-        "jupyter",
-        "interpreter",
-        "ruby",
-        "php",
-        "perl",
-        "java",
-        "golang",
-        "csharp",
-        "dotnet",
-    }
-)
+_CODE_TOOL: Final = frozenset({
+    "code", "csharp", "deno", "dotnet", "golang", "interpreter", "java", "javascript", "jupyter", "node", "notebook",
+    "perl", "php", "python", "repl", "ruby", "typescript",
+})  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 
 
@@ -135,6 +114,19 @@ def is_for_people(tool: str) -> bool:
     return not _TO_PEOPLE.isdisjoint(words_of(tool))
 
 
+# What a forge or a board shows to everyone who may look, and keeps.
+_SHOWN: Final = frozenset({
+    "comment", "discussion", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr", "pull", "release",
+    "snippet", "ticket", "wiki",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def is_shown(tool: str) -> bool:
+    """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
+    return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
+
+
 @lru_cache(maxsize=8_192)
 def names_any_text(argument: str) -> bool:
     """Whether an argument's name says no more than that there is some text: `input`, `value`, `user_data`."""
@@ -147,7 +139,24 @@ _WEB: Final = frozenset({
     "news", "scholar", "perplexity", "serp", "online",
 })  # fmt: skip
 # What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
-_INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
+_INDEXED: Final = frozenset(
+    {
+        "law",
+        "legal",
+        "literature",
+        "papers",
+        "patents",
+        "pubmed",
+        "code",
+        "codebase",
+        "semantic",
+        "repo",
+        "repository",
+        "workspace",
+        "grep",
+        "issues",
+    }
+)
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
@@ -173,7 +182,7 @@ _CELLS: Final = frozenset({"cells", "fields", "records", "row", "rows", "values"
 # texts: nothing runs them.
 _TRIED: Final[Mapping[frozenset[str], frozenset[str]]] = {
     frozenset({"exam", "flashcard", "flashcards", "poll", "quiz", "survey"}): frozenset({
-        "a", "answers", "choices", "options", "q", "questions",
+        "a", "answers", "choices", "example", "examples", "explanation", "options", "q", "questions", "topic",
     }),
     frozenset({"classifier", "eval", "evals", "guardrail", "redteam", "regex", "regexp"}): frozenset({
         "cases", "examples", "inputs", "prompts", "questions", "samples", "utterances",
@@ -345,6 +354,8 @@ _ENDS_VALUE: Final = Lazy(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
 # A quotation that opens behind a blank and closes before one ends no value: `Mug "Best dad"`.
 _QUOTED: Final = Lazy(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
 _VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
+_EDITED: Final = frozenset({"after", "before", "new", "old", "replace"})  # what edits of a file call its text
+_EDITS: Final = frozenset({"edit", "file", "files", "modify", "multiedit", "patch", "replace"})
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
 
@@ -390,19 +401,23 @@ def role_of(
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
-    if role in _WRITTEN and (to_file or value.startswith(_PATCH)):
+    if (role in _WRITTEN and (to_file or value.startswith(_PATCH))) or (
+        to_file and argument in _EDITED and not _EDITS.isdisjoint(words_of(tool))
+    ):
         return "document", 70
     if inert:
         return "document", 50
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
-        if runs == "command" and role == "unknown":
+        if runs == "command" and role in ("unknown", "code"):
             return "command", 60
         if runs == "code" and (role == "code" or (role != "query_fragment" and "\n" in value)):
             return "code", 70 if role == "code" else 60
     if role not in _STATED and looks_like_sql(value):
         return "sql", 80
+    if "/" in path[1:] and _is_compared(tool, path):
+        return "document", 50
     if role in _SHAPED:
         if role == "query_fragment" and (is_condition(value) or is_boolean_search(value) or is_filter(value)):
             return "document", 50
@@ -436,6 +451,7 @@ _QUERIES: Final = frozenset({
     "match", "pipeline", "projection", "query", "selector", "sort", "update", "where",
 })  # fmt: skip
 _CREDENTIALS: Final = frozenset({"login", "otp", "pass", "passwd", "password", "pin", "pwd", "secret", "token"})
+_MOMENTS: Final = frozenset({"at", "count", "date", "last", "time"})  # of a log-in, and no part of one
 _RUN_BY_DATABASE: Final = frozenset({"$accumulator", "$function", "$where"})
 
 
@@ -444,9 +460,25 @@ def key_role(path: str, key: str) -> TextRole:
     if key[:1] != "$" or key in _RUN_BY_DATABASE or not key[1:].isalnum():
         return "identifier"
     _, first, *rest = path.split("/")
-    words = {word for token in rest for word in words_of(token)}
+    fields = [words for words in map(words_of, rest) if _MOMENTS.isdisjoint(words)]
+    words = {word for field in fields for word in field}
     is_query = not _QUERIES.isdisjoint(words_of(first)) and words.isdisjoint(_CREDENTIALS)
     return "document" if is_query else "identifier"
+
+
+# Clauses of a query of Elasticsearch or OpenSearch whose values an engine compares with what it indexed: texts, and
+# never a part of a language (https://www.elastic.co/docs/reference/query-languages/querydsl).
+_CLAUSES: Final = frozenset({
+    "fuzzy", "match", "match_phrase", "match_phrase_prefix", "multi_match", "prefix", "term", "terms", "wildcard",
+})  # fmt: skip
+_ENGINES: Final = frozenset({"elastic", "elasticsearch", "es", "kibana", "logs", "opensearch", "search"})
+
+
+def _is_compared(tool: str, path: str) -> bool:
+    """Whether a value stands in a clause of a search engine's query, below a `query` that is an object."""
+    tokens = path.split("/")
+    at = next((at for at, token in enumerate(tokens) if token in _CLAUSES), 0)
+    return at > 1 and "query" in tokens[1:at] and not _ENGINES.isdisjoint(words_of(tool))
 
 
 @lru_cache(maxsize=8_192)

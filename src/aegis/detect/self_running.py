@@ -32,6 +32,9 @@ _RUN: Final = frozenset({
     "before_install", "before_build", "post_build", "pre_build", "exec", "execstart", "ondirenter", "inlinescript",
 })  # fmt: skip
 _IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
+_PACKAGES: Final = frozenset(
+    {"composer.json", "package.json"}
+)  # of a piece of which nothing says whether it is scripts
 _STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
 _STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
@@ -69,7 +72,10 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name.endswith(".py"):
         return "python", [text]
     if name.endswith((".json", ".code-workspace")):
-        return "", list(_of_value(parsed_json(text)))[:MOST_COMMANDS]
+        value = parsed_json(text)
+        if value is not None:
+            return "", list(_of_value(value))[:MOST_COMMANDS]
+        return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
     if name.endswith((".yml", ".yaml")):
         return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
     quoted = _QUOTED_IN.get(name.rpartition(".")[2] if name.endswith(_BY_ENDING) else name)
@@ -219,6 +225,14 @@ def parsed_json(text: str) -> Any:
             return orjson.loads(plain)
         except orjson.JSONDecodeError:
             return None
+
+
+_MEMBER: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)*)\"\s*:\s*(\"(?:[^\"\\\n]|\\.)*\")")
+
+
+def _members(text: str) -> dict[str, Any]:
+    """The texts with their names in a piece of JSON, as an edit puts it in."""
+    return {match.group(1): parsed_json(match.group(2)) for match in _MEMBER.finditer(text)}
 
 
 def parsed_yaml(text: str) -> Any:

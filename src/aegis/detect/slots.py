@@ -26,6 +26,24 @@ _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
     "code": frozenset({"currency", "country", "language", "locale", "timezone", "lang", "tz", "region"}),
     "phone": frozenset({"phone", "zip", "zipcode", "postcode", "fax", "mobile"}),
 }  # fmt: skip
+# Arguments that say which language a tool runs a text in, and the words for each as the name of what runs it.
+_SPOKEN_IN: Final = ("language", "lang", "runtime", "interpreter", "kernel", "shell", "engine", "dialect")
+_RUN_BY: Final[Mapping[str, frozenset[str]]] = {
+    "run_python": frozenset({"python", "python2", "python3", "py", "ipython", "pypy"}),
+    "run_javascript": frozenset({"javascript", "js", "node", "nodejs", "mjs", "bun"}),
+    "run_typescript": frozenset({"typescript", "ts", "tsx", "deno", "ts-node"}),
+    "run_php": frozenset({"php"}),
+    "run_ruby": frozenset({"ruby", "rb", "irb"}),
+    "run_perl": frozenset({"perl", "perl5", "pl"}),
+    "run_java": frozenset({"java", "jshell"}),
+    "run_golang": frozenset({"go", "golang"}),
+    "run_csharp": frozenset({"csharp", "c#", "cs", "dotnet"}),
+    "run_bash": frozenset({"bash", "sh", "shell", "zsh", "fish", "ksh", "dash", "shellscript", "/bin/sh", "/bin/bash"}),
+    "run_powershell": frozenset({"powershell", "pwsh", "ps1", "ps"}),
+    "run_cmd": frozenset({"cmd", "batch", "bat", "cmd.exe"}),
+    "run_sql": frozenset({"sql", "postgres", "postgresql", "mysql", "sqlite", "tsql", "plsql", "mariadb", "duckdb"}),
+}
+_BY_LANGUAGE: Final = {word: tool for tool, words in _RUN_BY.items() for word in words}
 _BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.items() for word in words}
 # No bounds in them: the length is asked first, and bounds make a pattern large.
 _FITS: Final[Mapping[SlotType, Any]] = {
@@ -43,6 +61,7 @@ _SYNTAX: Final = Lazy(
 )
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
 _APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
+_SHORT: Final = 24  # characters of the name of a language
 _LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
 
 
@@ -51,6 +70,16 @@ def slot_type(argument: str) -> SlotType | None:
     """What the name of an argument says its value is; `None` where it says nothing of that kind."""
     words = words_of(argument)
     return _BY_NAME.get(words[-1]) if words else None
+
+
+def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The argument of a call that says which language its text is in, and a tool that runs that; empty for none."""
+    for name in _SPOKEN_IN:
+        value = arguments.get(name)
+        tool = _BY_LANGUAGE.get(value.strip().lower()) if isinstance(value, str) and len(value) < _SHORT else None
+        if tool is not None:
+            return name, tool
+    return "", ""
 
 
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from aegis.core.effects import EffectScope, Resource, ResourceEffect
+from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
+from aegis.detect.endpoints import ALL, is_everything, of_request, plain
+from aegis.detect.mutations import mutations
+from aegis.detect.permissions import given_rights, is_highest
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
+from aegis.detect.tool_deeds import Told, is_throwaway, speaks, tool_deeds
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
 _DELETES: Final = frozenset({
     "delete", "destroy", "drop", "purge", "remove", "terminate", "wipe", "truncate", "deprovision", "nuke", "erase",
-    "teardown",
+    "teardown", "uninstall", "prune", "decommission", "obliterate",
 })  # fmt: skip
 # Members by which a tool is told which one, and those that select several.
 _NAMED: Final = frozenset({
@@ -31,37 +34,22 @@ _NAMED: Final = frozenset({
     "collection", "index", "target", "resource", "resourcename", "arn", "instanceids", "project", "stack", "key",
     "snapshot", "volume", "backup", "trail", "stackname", "bucketname", "clustername", "databasename", "tablename",
     "collectionname", "indexname", "instanceid", "snapshotid", "volumeid", "trailname", "dbinstanceidentifier",
-    "namespacename", "dbname", "projectid", "vmname", "resourcegroup", "resourcegroupname", "repo", "repository",
+    "namespacename", "dbname", "projectid", "vmname", "resourcegroup", "resourcegroupname", "repo",
+    "repository", "release", "releasename",
 })  # fmt: skip
-_KINDS: Final = ("resourcetype", "kind", "objecttype")
+_KINDS: Final = ("resourcetype", "kind", "objecttype", "resource", "what")
 _SELECTS: Final = frozenset({"filter", "query", "selector", "where", "q", "criteria", "match", "condition", "body"})
 _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinalsnapshot", "deleteall", "all"})
 _RIGHTS: Final = frozenset(
     {"ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_RAWIO", "NET_ADMIN", "BPF"}
 )
-_POWERFUL: Final = frozenset(
-    {"cluster-admin", "system:masters", "administratoraccess", "roles/owner", "owner", "admin"}
-)
-_EVERYBODY: Final = frozenset(
-    {
-        "system:anonymous",
-        "system:unauthenticated",
-        "system:authenticated",
-        "allusers",
-        "allauthenticatedusers",
-        "*",
-        "public-read-write",
-        "public-read",
-    }
-)
-_OPEN_NETS: Final = frozenset({"0.0.0.0/0", "::/0"})
 # What one of must stand in a call whose members are worth a walk; the names of members among it.
 _MAY_TELL: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bstatement\b|forward|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
-    r"collaborators|/keys\b|read_only|visibility"
+    r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
+    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles"
 )
 
 
@@ -73,29 +61,26 @@ _WHOLE_HOST: Final = frozenset({"mount /", "0.0.0.0/0"})
 _MOST_DOCUMENTS: Final = 16
 
 
-class Told(NamedTuple):
-    """An effect, and the pointer of the member that shows it."""
-
-    pointer: str
-    effect: ResourceEffect
-
-
 def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool) -> list[Told]:
     """The effects that members of a call show; `together` are its strings, names of members included.
 
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
-    found: list[Told] = []
     deed = _deed(tool, arguments)
-    if _may_delete(deed):
-        found.extend(_deleted(deed, arguments))
-    elif not _CHANGES.isdisjoint(words_of(deed)) and not _SEVERAL.isdisjoint(words_of(deed)):
-        found.extend(_updated(deed, arguments))
-    elif not _ENDS.isdisjoint(words_of(deed)):
-        found.extend(_ended(deed, arguments))
-    if _MAY_TELL(together):
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
+    names = {name.lower().replace("_", "") for name in arguments}
+    requests = not names.isdisjoint(_OF_REQUEST)
+    if speaks(tool) or requests or "mutation" in together or not names.isdisjoint(_ACTIONS):
+        found.extend(tool_deeds(tool, arguments))
+    if "mutation" in together:
+        for name, text in arguments.items():
+            for field, given in mutations(text, arguments.get("variables")) if isinstance(text, str) else ():
+                shown = [*(_deleted(field, given) if _may_delete(field) else ()), *_told(given, field)]
+                found.extend(Told(f"/{escape(str(name))}", one.effect) for one in shown)
+    if requests or _MAY_TELL(together):
         for pointer, value in _objects(arguments):
-            found.extend(Told(pointer, effect) for effect in _of_object(value, tool))
+            found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
+            found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
             for name, text in value.items():
                 if isinstance(text, str) and _MANIFEST(text):
                     told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
@@ -104,8 +89,13 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     return found
 
 
+def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
+    """What every object of some arguments does."""
+    return [Told(pointer, effect) for pointer, value in _objects(arguments) for effect in _of_object(value, deed)]
+
+
 _ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
-_ENDS: Final = frozenset({"disable", "stop", "deactivate", "clear", "mute", "bypass"})
+_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method"})
 
 
 def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -122,19 +112,6 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 _LONGEST_DEED: Final = 48
-
-
-def _ended(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
-    """What protects or records, and is switched off or emptied: named by the deed or by a member."""
-    known = words_of_resources()
-    said = [
-        *words_of(deed),
-        *(word for value in arguments.values() if isinstance(value, str) for word in words_of(value[:_LONGEST_DEED])),
-    ]
-    for word in said[:_MOST_WORDS]:
-        if known.get(word) in ("cloud-log", "defence"):
-            yield Told("", ResourceEffect("disable", known[word], "one", (word,), "", deed))
-            return
 
 
 @lru_cache(maxsize=8_192)
@@ -162,7 +139,7 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     if resource == "account" and wild:
         written = members[wild[0]][0]
         yield Told(f"/{escape(written)}", ResourceEffect("disable", "account", "all", ("all",), "", f"{tool} all"))
-    if resource is None or resource in ("account", "cloud-identity", "repository") or _SELECTS & members.keys():
+    if resource is None or resource in ("account", "cloud-identity") or _SELECTS & members.keys():
         return
     for name in wild or sorted(_NAMED & members.keys()):
         written, value = members[name]
@@ -171,20 +148,18 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             every = any(one.lower() in ALL for one in values) or any(
                 members[force][1] in (True, "true", "all") for force in _FORCES & members.keys()
             )
+            if resource in _MADE_ANEW and not every and all(map(is_throwaway, values)):
+                return
             scope: EffectScope = "all" if every else "many" if len(values) > 1 else "one"
             told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
             yield Told(f"/{escape(written)}", told)
             return
+    if "prune" in words or members.get("all", ("", False))[1] in (True, "true"):  # whatever there is of it
+        yield Told("", ResourceEffect("delete", resource, "many", (), "", tool))
 
 
-_SEVERAL: Final = frozenset({"many", "all", "bulk", "query"})
-
-
-def _updated(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
-    """What a tool changes that changes all that a condition selects, where it selects everything."""
-    for name, value in arguments.items():
-        if plain(str(name)) in _SELECTS and is_everything(value):
-            yield Told(f"/{escape(str(name))}", ResourceEffect("write", "record", "all", (name,), "", deed))
+# What is made and thrown away again all day, where its name says so.
+_MADE_ANEW: Final = frozenset({"namespace", "cloud-resource", "storage", "table", "database", "cluster"})
 
 
 def _names_all(value: Any) -> bool:
@@ -263,10 +238,9 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     if not _OF_MAIL.isdisjoint(words_of(tool)):
         yield from _forwards(members)
     yield from _mounts(members)
-    yield from _rights(members)
-    yield from _opened(members, tool)
+    yield from given_rights(members, tool)
     yield from _database_command(members)
-    yield from of_request(members, deletes=_may_delete(tool))
+    yield from of_request(members, tool, deletes=_may_delete(tool))
 
 
 # Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).
@@ -278,6 +252,9 @@ _FORWARDED: Final = (
     "forwardingemail",
     "forwardasattachmentto",
     "redirectto",
+    "blindcopyto",
+    "bccrecipients",
+    "copyto",
 )
 
 
@@ -320,76 +297,17 @@ _HOST_PLACES: Final = frozenset({
 })  # fmt: skip
 
 
-_REACHED_BY: Final = (
-    "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
-    "sourceaddressprefix",
-)  # fmt: skip
-
-
-def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """Who is given which rights over a cluster or a cloud."""
-    kind = str(members.get("kind", ""))
-    role = members.get("roleref")
-    if kind in ("ClusterRoleBinding", "RoleBinding") and isinstance(role, dict) and str(role.get("name")) in _POWERFUL:
-        yield ResourceEffect("permit", "cluster", "all", (str(role.get("name")),), "", f"{kind} {role.get('name')}")
-    subjects = members.get("subjects")
-    for subject in subjects if isinstance(subjects, list) else ():
-        if isinstance(subject, dict) and str(subject.get("name", "")).lower() in _EVERYBODY:
-            yield ResourceEffect("expose", "cluster", "all", (str(subject.get("name")),), "", str(subject.get("name")))
-    verbs, resources = members.get("verbs"), members.get("resources")
-    if isinstance(verbs, list) and isinstance(resources, list) and "*" in verbs and "*" in resources:
-        yield ResourceEffect("permit", "cluster", "all", ("*",), "", "verbs * resources *")
-    effect, action, target = (str(members.get(name, "")) for name in ("effect", "action", "resource"))
-    everything = action in ("*", "['*']") and target in ("*", "['*']")
-    if effect == "Allow" and everything:
-        yield ResourceEffect("permit", "cloud-identity", "all", ("*",), "", "Allow * on *")
-    principal = members.get("principal")
-    if effect == "Allow" and (
-        principal == "*" or (isinstance(principal, dict) and "*" in map(str, principal.values()))
-    ):
-        yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
-    for name in ("policyarn", "policy", "role"):
-        given = members.get(name)
-        if isinstance(given, str) and (
-            given.lower() == "roles/owner" or given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}
-        ):
-            yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
-    for name in _REACHED_BY:
-        given = members.get(name)
-        for one in given if isinstance(given, list) else [given]:
-            if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
-                resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
-                yield ResourceEffect("expose", resource, "all", (one,), "", one)
-
-
-# Members that say that everybody may reach something, and members that keep everybody from it.
-_OPENS: Final = (
-    "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
-)  # fmt: skip
-_SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
-_CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
-_HOUSES: Final = frozenset({"repo", "repository", "project", "gist"})
-
-
-def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
-    """What a member opens to everyone by being switched, or a repository by being made public."""
-    for name in _OPENS:
-        if members.get(name) in ON:
-            yield ResourceEffect("expose", "cloud-resource", "one", (name,), "", f"{name}: {members[name]}")
-    for name in _SHUTS:
-        if members.get(name) in OFF and name in members:
-            yield ResourceEffect("expose", "storage", "all", (name,), "", f"{name}: {members[name]}")
-    words = set(words_of(tool))
-    made_public = members.get("visibility") == "public" or (members.get("private") in OFF and "private" in members)
-    if made_public and words & _CHANGES and words & _HOUSES:
-        yield ResourceEffect("expose", "repository", "one", ("public",), "", "visibility: public")
-
-
 def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """What a command of a document database deletes that is given as a document."""
+    """What a command or a pipeline of a document database does that is given as a document."""
     if members.get("dropdatabase") in (1, True, "1"):
         yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
-    elif isinstance(members.get("drop"), str) and len(members) <= _FEW:
+    elif "createuser" in members or "grantrolestouser" in members:
+        roles = members.get("roles")
+        for role in roles if isinstance(roles, list) else ():
+            named = str(role.get("role", "")) if isinstance(role, dict) else str(role)
+            if is_highest(named):
+                yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
+    elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and len(members) <= _FEW:
         yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
     deletes = members.get("deletes")
     for one in deletes if isinstance(deletes, list) else ():
@@ -398,23 +316,22 @@ def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
 
 
 _FEW: Final = 3
+_DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
+_COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
 
 
-def _admits(members: Mapping[str, Any]) -> bool:
-    """Whether a rule of a network opens a port that administrators and databases use, or every port."""
-    if "egress" in (members.get("type"), members.get("direction")):
-        return False
-    inner = [one for name in ("allowed", "allow", "rules") for one in members.get(name) or () if isinstance(one, dict)]
-    if any(_admits({plain(str(name)): value for name, value in one.items()}) for one in inner):
-        return True
-    ports = [members.get(name) for name in ("fromport", "port", "toport", "ports", "portrange", "destinationportrange")]
-    protocol = str(members.get("ipprotocol", members.get("protocol", "")))
-    return protocol == "-1" or any(_SENSITIVE_PORT.search(str(port)) is not None for port in ports if port is not None)
-
-
-_SENSITIVE_PORT: Final = Lazy(
-    r"(?:^|\D)(?:22|23|135|445|1433|1521|2375|2376|2379|3306|3389|5432|5900|5984|6379|6443|9200|10250|11211|27017|0-65535)(?:\D|$)|^\*$"
-)
+def _stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Where a pipeline writes what it found: into another database, or over the collection that it read."""
+    for stage in ("$out", "$merge"):
+        target = value.get(stage)
+        if stage == "$merge" and isinstance(target, dict):
+            target = target.get("into")
+        if isinstance(target, dict) and isinstance(target.get("db"), str):
+            if target["db"] not in [arguments.get(name) for name in _DATABASES]:
+                shown = f"{target['db']}.{target.get('coll', '')}"
+                yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
+        elif stage == "$out" and isinstance(target, str) and target in [arguments.get(name) for name in _COLLECTIONS]:
+            yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
 
 
 def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:

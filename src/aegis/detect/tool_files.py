@@ -18,10 +18,10 @@ _WHOLE: Final = frozenset({
     "newcontent", "newcontents", "script", "source", "text", "value",
 })  # fmt: skip
 _IN: Final = frozenset({
-    "codeedit", "inserttext", "insertion", "newcode", "newlines", "newsource", "newstr", "newstring", "newtext",
-    "replace", "replacement", "replacewith", "with",
+    "after", "codeedit", "inserttext", "insertion", "new", "newcode", "newlines", "newsource", "newstr", "newstring",
+    "newtext", "replace", "replacement", "replacewith", "with",
 })  # fmt: skip
-_OUT: Final = frozenset({"find", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
+_OUT: Final = frozenset({"before", "find", "old", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
 # Verbs and arguments that say that a text is not the whole file.
 _PARTLY: Final = frozenset({"append", "edit", "insert", "modify", "multiedit", "patch", "replace", "update"})
 _PLACES: Final = frozenset({

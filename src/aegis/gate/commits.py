@@ -52,7 +52,7 @@ class Commits:
 
     def run(self, steps: Steps[R]) -> R:
         """Drive `steps`: in this thread, or beside it where a signal could raise in the middle of them."""
-        if _is_main() and not sys.is_finalizing():
+        if threading.get_ident() == threading.main_thread().ident and not sys.is_finalizing():
             return _sheltered(self._driver, steps)
         try:
             unit = next(steps)
@@ -75,7 +75,7 @@ class Commits:
 
     async def arun(self, steps: Steps[R]) -> R:
         """Drive `steps` for a task of the running loop."""
-        if self._is_remote or (self._signals_raise and _is_main()):
+        if self._is_remote or (self._signals_raise and threading.get_ident() == threading.main_thread().ident):
             return await _aside(self._driver, steps)
         writer = self._writer()
         try:
@@ -256,10 +256,6 @@ def _too_late(group: list[_Waiter]) -> None:
     for _, waiter in group:
         if not waiter.done():
             waiter.set_exception(StoreUnavailable("the log did not take the record in time"))
-
-
-def _is_main() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
 
 
 def _only(work: Callable[[], R]) -> Steps[R]:

@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -46,10 +46,12 @@ from aegis.gate.parts import Parts
 from aegis.gate.permits import Permitted, permit_again
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
-from aegis.gate.workers import Workers
 from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
+
+if TYPE_CHECKING:  # of a gateway alone: whoever decides once loads none of it
+    from aegis.gate.workers import Workers
 
 ATTEMPTS: Final = 16  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation
@@ -101,7 +103,8 @@ class Decisions:
         key = (principal.id, subject.session, subject.call_id)
         known: Known | None = None
         refused: RecordRefused | None = None
-        look = not subject.generated and (hash(key) in self._seen or hash(key) in self._seen_before)
+        is_named = subject.decision_id is None
+        look = is_named and (hash(key) in self._seen or hash(key) in self._seen_before)
         state = self._control.latest()
         for _ in range(ATTEMPTS):
             # (2)
@@ -118,10 +121,10 @@ class Decisions:
                 return (yield from self._decide(asked))
             except StoreConflict as conflict:  # something moved under this call: look again and decide again
                 refused = conflict if isinstance(conflict, RecordRefused) else refused
-                look = not subject.generated
+                look = is_named
                 state = self._control.current()
             finally:
-                if not subject.generated:
+                if is_named:
                     self._remember(key)
         raise StoreUnavailable("the call could not be decided under a stable configuration")
 
@@ -162,7 +165,8 @@ class Decisions:
                     evaluation, part = yield from steps
                     parts.insert(0, part)
             record, made = self._draft(asked, evaluation, parts)  # (5)
-            recorded = yield joined(_unit(asked, made), parts, record) if parts else _unit(asked, made)
+            unit = _unit(asked, made)
+            recorded = yield joined(unit, parts, record) if parts else unit
             if parts:  # receipts of theirs can come before the decision's
                 recorded = recorded[[one.receipt_id for one in recorded].index(made.decision_id) :]
             decision = self._release(made, recorded[0], started)  # (6)
@@ -177,8 +181,9 @@ class Decisions:
     def _draft(self, asked: DecisionAttempt, evaluation: Evaluation, parts: list[Part]) -> tuple[DecisionRecord, Made]:
         """What will be recorded; `parts` become those of everybody who takes part in the record, in their order."""
         subject, policy = asked.subject, asked.policy
-        self._introduce(subject.agent)
-        decision_id = call_id_of(subject.call_id) if subject.generated else new_id()
+        if subject.agent not in self._introduced:
+            self._introduce(subject.agent)
+        decision_id = subject.decision_id or new_id()
         if asked.refused is not None and evaluation.combined.outcome is Outcome.REQUIRE_APPROVAL:
             refusal = refuse(asked.refused.guard, asked.refused.reason)
             evaluation = structs.replace(evaluation, combined=refusal.combined)
@@ -261,9 +266,8 @@ class Decisions:
         return found
 
     def _introduce(self, agent: str) -> None:
-        if agent not in self._introduced:
-            self._parts.introduce(agent)
-            self._introduced.add(agent)
+        self._parts.introduce(agent)
+        self._introduced.add(agent)
 
     def review_again(self, asked: DecisionAttempt, evaluation: Evaluation) -> Doing[Evaluation]:
         """`evaluation` of a call that a person released, with what reviewers make of it now."""
@@ -327,7 +331,8 @@ class Decisions:
     def _conflict(self, asked: DecisionAttempt, known: Known) -> Steps:
         started = perf_counter_ns()
         subject, policy = asked.subject, asked.policy
-        self._introduce(subject.agent)
+        if subject.agent not in self._introduced:
+            self._introduce(subject.agent)
         made = make(
             subject,
             refuse("idempotency", Reason.CONFLICT),
@@ -369,7 +374,7 @@ def _unit(asked: DecisionAttempt, made: Made) -> Unit:
     """The unit that records a decision under the control epoch and the key of its call."""
     subject, known = asked.subject, asked.known
     key = None
-    if not subject.generated:
+    if subject.decision_id is None:
         key = CallKey(
             principal=subject.principal.id,
             session=subject.session,
@@ -393,15 +398,16 @@ def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None)
             hint="leave `agent` out, or use that agent's own key",
         )
     call, arguments = readable(call)
+    decision_id = new_id() if call.call_id is None else None
     return Subject(
         call=call,
-        call_id=call.call_id or call_id_of(new_id()),
+        call_id=call_id_of(decision_id) if decision_id is not None else str(call.call_id),
         principal=principal,
         agent=agent,
         session=call.session or "",
         canonical=arguments,
         request_digest=call_digest(server=call.server, tool=call.tool, arguments=arguments),
-        generated=call.call_id is None,
+        decision_id=decision_id,
         worker=worker,
     )
 

@@ -33,7 +33,8 @@ _last: tuple[Combined | None, list[dict[str, Any]]] = (None, [])  # what `guard_
 class Subject(Struct, frozen=True, kw_only=True):
     """One call on its way: who asks, and its arguments as canonical bytes.
 
-    `worker` is set on a judge's own call: the call that it looks at.
+    `worker` is set on a judge's own call: the call that it looks at. `decision_id` is that of the one decision of a
+    call whose host gave it no id, which names the call as well.
     """
 
     call: ToolCall
@@ -43,7 +44,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     session: str
     canonical: bytes
     request_digest: str
-    generated: bool
+    decision_id: str | None = None
     worker: Subject | None = None
 
 

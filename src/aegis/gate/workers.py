@@ -23,11 +23,11 @@ from threading import Condition, Lock, Thread
 from time import perf_counter_ns
 from typing import Any, Final, Generic, TypeVar
 
+from aegis.config.config import Source
 from aegis.errors import AegisError
 from aegis.gate.parts import Slow
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy
-from aegis.policy.source import Source
 from aegis.policy.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
 
 LIGHT_BYTES: Final = 4_096  # arguments up to this size are evaluated where they are, as long as that is quick

@@ -313,11 +313,11 @@ class Keyring:
 
     def seal(self, payload: bytes) -> tuple[bytes, bytes]:
         """Seal one payload: its wrapped key, and its body."""
-        return (self._box or self._payload_box()).seal(payload)
+        return self.payload_box().seal(payload)
 
     def open_payload(self, key: bytes, body: bytes) -> bytes:
         """Open the payload that `seal` sealed; raises `StoreCorrupt` where it was changed."""
-        return self._payload_box().open(key, body)
+        return self.payload_box().open(key, body)
 
     def document_key(self) -> bytes:
         """Derive the key under which the documents of the store are sealed; it goes with that of payloads."""
@@ -338,7 +338,8 @@ class Keyring:
             secret = load_or_create(self._folder, purpose, agent).secret
             return self._signers.setdefault((purpose, agent), Ed25519Signer(secret, purpose, agent))
 
-    def _payload_box(self) -> PayloadBox:
+    def payload_box(self) -> PayloadBox:
+        """Load the key of payloads, which is never replaced."""
         if self._box is None:
             self._box = PayloadBox(load_or_create(self._folder, "payload").secret)
         return self._box

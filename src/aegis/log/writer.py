@@ -63,8 +63,8 @@ class Unit(Struct, frozen=True, kw_only=True):
 class Watch(Protocol):
     """Looks at everything that is recorded, inside the transaction that records it."""
 
-    def look(self, transaction: Transaction, drafts: Sequence[Draft]) -> Sequence[Draft]:
-        """What one unit records, before it is committed; gives what is recorded behind it.
+    def look(self, transaction: Transaction, drafts: Sequence[Draft], epoch: int) -> Sequence[Draft]:
+        """What one unit records under `epoch`, before it is committed; gives what is recorded behind it.
 
         It may write, and refuses nothing.
         """
@@ -215,7 +215,7 @@ class Ledger:
                     else:
                         spans.append((start, len(drafts)))
                         if self.watch is not None and len(drafts) > start:
-                            found = self.watch.look(transaction, drafts[start:])
+                            found = self.watch.look(transaction, drafts[start:], head.epoch)
                             if found:
                                 watched += range(len(drafts), len(drafts) + len(found))
                                 drafts += found

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
 from msgspec import structs
 
 from aegis.config.compile_reviews import Previews
+from aegis.config.config import Source
 from aegis.core.approval import ApprovalPolicy, ApprovalRules
 from aegis.core.behaviour import BehaviourRules
 from aegis.core.canonical import canonical
@@ -27,8 +28,8 @@ from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
-from aegis.detect.shell.outputs import prints_files
 from aegis.detect.shell.unquote import find_unresolved
+from aegis.detect.shell.words import prints_files
 from aegis.detect.touch.touch import Touched, touch
 from aegis.policy.dataflow.declare import ToolFlow
 from aegis.policy.dataflow.reading import read_result
@@ -49,7 +50,6 @@ from aegis.policy.model import (
     observed,
     settle,
 )
-from aegis.policy.source import Source
 
 C = TypeVar("C", Case, ResultCase)
 

@@ -21,10 +21,10 @@ from typing import Any, Final, Literal
 from msgspec import Struct, structs
 
 from aegis.config.compile import Policy, compile_policy
+from aegis.config.config import Source
 from aegis.detect.analyse import preload
 from aegis.errors import AegisError
 from aegis.policy.model import Evaluation, Incoming, IncomingResult, ResultEvaluation
-from aegis.policy.source import Source
 
 NICENESS: Final = 5  # the event loop of the gateway comes first where there are fewer cores than processes
 MAX_POLICIES: Final = 4  # compiled ones that are kept: the one in force, and candidates that are tried

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
+from contextlib import contextmanager
 from typing import Final, Literal
 
 import orjson
@@ -42,22 +41,18 @@ class Defect(Struct, frozen=True, kw_only=True):
         return f"`{self.collection}/{self.key}` {self.wrong}"
 
 
-class SealedReader:
-    """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote."""
+class SealedReader(Struct, eq=False):
+    """`core.ports.Reader` over another one; raises `StoreCorrupt` for documents that nobody here wrote.
 
-    __slots__ = ("_inner", "_least", "_listed", "_store", "_tree", "adopts")
+    `adopts` says that documents are taken as they are found, to be sealed so.
+    """
 
+    _store: SealedStore
     _inner: Reader
-
-    def __init__(self, store: SealedStore, inner: Reader, least: int):
-        self._store = store
-        self._inner = inner
-        self._least = least
-        self._tree: Tree | None = None
-        self._listed: dict[tuple[str, str], tuple[str, int]] | None = None
-        wanted = store.adopts
-        # Whether documents are taken as they are found, to be sealed so.
-        self.adopts = wanted != "nothing" and (wanted == "everything" or not inner.head().seal)
+    _least: int
+    adopts: bool
+    _tree: Tree | None = None
+    _listed: dict[tuple[str, str], tuple[str, int]] | None = None
 
     def head(self) -> Head:
         return self._inner.head()
@@ -153,36 +148,32 @@ class SealedReader:
         return None if found is None else found.body
 
 
-class SealedTransaction(SealedReader):
+class SealedTransaction(SealedReader, eq=False, kw_only=True):
     """`core.ports.Transaction` over another one; `finish` seals what it wrote."""
 
-    __slots__ = ("_appended", "_before", "_epoch", "_put", "_seal")
+    _writes: Transaction  # `_inner`, as what is written goes through it
+    _head: Head
+    _seal: Seal
+    _is_sealed: bool = True  # whether the head has its own seal
+    _put: bool = False
 
-    _inner: Transaction
-
-    def __init__(self, store: SealedStore, inner: Transaction):
-        super().__init__(store, inner, store.changes)
-        self._put = False
-        self._appended: Head | None = None  # the head with its seal, as leaves were appended
-        self._before = inner.head()
-        self._epoch = self._before.epoch
-        self._seal = Seal(changes=self._least) if self.adopts else store.checked(self._before, self._least)
+    def head(self) -> Head:
+        return self._head
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
-        inner, changed = self._inner, _NO_NODES
+        writes, changed = self._writes, _NO_NODES
         if not self.adopts:  # what changed so far is sealed here, so that an engine writes the seal with the head
             if self._put:
                 root, changed = self.tree().write()
                 self._seal = Seal(self._seal.changes + 1, root)
                 self._put, self._tree = False, None
-            if head.epoch != self._epoch:
-                head = replace(head, epoch=self._epoch)
-            head = self._appended = replace(
-                head, seal=self._store.sealer.sealed(head, self._seal.changes, self._seal.root)
-            )
-        inner.append(entries, payloads, nodes, head)
+            if head.epoch != self._head.epoch:
+                head = replace(head, epoch=self._head.epoch)
+            head = replace(head, seal=self._store.sealer.sealed(head, self._seal.changes, self._seal.root))
+        writes.append(entries, payloads, nodes, head)
         if changed:
-            inner.put_seal(head.seal, _documents(self._seal.changes, changed))
+            writes.put_seal(head.seal, _documents(self._seal.changes, changed))
+        self._head, self._is_sealed = writes.head() if self.adopts else head, True
         appended = self._store.appended
         if len(appended) > _REMEMBERED:
             appended.clear()
@@ -191,21 +182,22 @@ class SealedTransaction(SealedReader):
 
     def put_document(self, document: Document) -> None:
         """Write a document whose `version` is one more than the stored one; raises `StoreConflict` otherwise."""
-        self._inner.put_document(document)
+        self._writes.put_document(document)
         if not self.adopts:
             self._own().put(document)
 
     def delete_document(self, collection: str, key: str) -> None:
-        self._inner.delete_document(collection, key)
+        self._writes.delete_document(collection, key)
         if not self.adopts:
             self._own().remove(collection, key)
 
     def erase_payload(self, index: int) -> bool:
-        return self._inner.erase_payload(index)
+        return self._writes.erase_payload(index)
 
     def bump_epoch(self) -> int:
-        self._epoch = self._inner.bump_epoch()
-        return self._epoch
+        epoch = self._writes.bump_epoch()
+        self._head, self._is_sealed = replace(self._head, epoch=epoch), False
+        return epoch
 
     def put_seal(self, seal: bytes, nodes: Sequence[Document]) -> Head:
         raise StoreCorrupt("a sealed store seals itself")
@@ -223,13 +215,10 @@ class SealedTransaction(SealedReader):
         if self._put:
             root, nodes = self.tree().write()
             return self._write(Seal(seal.changes + 1, root), nodes)
-        head = self._inner.head()
-        if head is self._before or head == self._before:
-            return head, seal.changes
-        if head == self._appended:
-            self._store.seen = (head, seal)
-            return head, seal.changes
-        return self._write(seal, (), head)
+        if self._is_sealed:
+            self._store.seen = (self._head, seal)
+            return self._head, seal.changes
+        return self._write(seal, ())
 
     def _own(self) -> Tree:
         self._put = True
@@ -240,7 +229,7 @@ class SealedTransaction(SealedReader):
         """Seal every document as it is found, a page at a time."""
         while nodes := self._inner.documents(COLLECTION, limit=_PAGE):
             for node in nodes:
-                self._inner.delete_document(COLLECTION, node.key)
+                self._writes.delete_document(COLLECTION, node.key)
         seal = Seal(changes=self._least + 1)
         for collection in self._inner.collections():
             after = ""
@@ -254,10 +243,10 @@ class SealedTransaction(SealedReader):
                 self._write(seal, changed)
         return self._write(seal, ())
 
-    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]], head: Head | None = None) -> tuple[Head, int]:
-        store, inner, changes = self._store, self._inner, seal.changes
-        sealed = store.sealer.sealed(inner.head() if head is None else head, changes, seal.root)
-        head = inner.put_seal(sealed, _documents(changes, nodes))
+    def _write(self, seal: Seal, nodes: Sequence[tuple[str, bytes]]) -> tuple[Head, int]:
+        store, changes = self._store, seal.changes
+        sealed = store.sealer.sealed(self._head, changes, seal.root)
+        self._head = head = self._writes.put_seal(sealed, _documents(changes, nodes))
         store.seen = (head, seal)
         return head, changes
 
@@ -292,13 +281,30 @@ class SealedStore:
         """Whether the store is on another machine."""
         return self.inner.is_remote
 
-    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """Begin an exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
-        return _WriteContext(self, self.inner.transaction(wait_s=wait_s))
+    @contextmanager
+    def transaction(self, *, wait_s: float | None = None) -> Iterator[SealedTransaction]:
+        """Open an exclusive write transaction: sealed and committed durably on exit, undone when the block raises."""
+        with self.inner.transaction(wait_s=wait_s) as inner:
+            head, least = inner.head(), self.changes
+            adopts = self.adopts != "nothing" and self._takes_up(head)
+            seal = Seal(changes=least) if adopts else self.checked(head, least)
+            transaction = SealedTransaction(self, inner, least, adopts, _writes=inner, _head=head, _seal=seal)
+            yield transaction
+            head, changes = transaction.finish()
+        self.changes = max(self.changes, changes)
+        if self.committed is not None:
+            self.committed(head, changes)
 
-    def reader(self) -> _ReadContext:
+    @contextmanager
+    def reader(self) -> Iterator[SealedReader]:
         """Open a consistent view that does not wait for writers."""
-        return _ReadContext(self, self.inner.reader())
+        least = self.changes  # before the view begins: another thread may commit meanwhile
+        with self.inner.reader() as reader:
+            yield SealedReader(self, reader, least, self.adopts != "nothing" and self._takes_up(reader.head()))
+
+    def _takes_up(self, head: Head) -> bool:
+        """Whether documents are taken as they are found beside this head."""
+        return self.adopts == "everything" or not head.seal
 
     def epoch(self) -> int:
         """Read the current control epoch; whether it is the true one is checked by the commit that is made under it."""
@@ -311,7 +317,7 @@ class SealedStore:
     def defects(self) -> Iterator[Defect]:
         """Find each document that is not as it was put last; raises `StoreCorrupt` where the seal does not hold."""
         with self.inner.reader() as reader:
-            view = SealedReader(self, reader, 0)
+            view = SealedReader(self, reader, 0, adopts=False)
             tree, known = view.tree(), 0
             for collection in view.collections():
                 after = ""
@@ -344,56 +350,3 @@ class SealedStore:
             raise StoreCorrupt("the documents were put back to an older state")
         self.changes = max(self.changes, seal.changes)
         return seal
-
-
-class _WriteContext:
-    __slots__ = ("_context", "_store", "_transaction")
-
-    _transaction: SealedTransaction
-
-    def __init__(self, store: SealedStore, context: AbstractContextManager[Transaction]):
-        self._store = store
-        self._context = context
-
-    def __enter__(self) -> SealedTransaction:
-        inner = self._context.__enter__()
-        try:
-            self._transaction = SealedTransaction(self._store, inner)
-        except BaseException as error:
-            self._context.__exit__(type(error), error, error.__traceback__)
-            raise
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self._context.__exit__(kind, error, trace)
-            return
-        store = self._store
-        try:
-            head, changes = self._transaction.finish()
-        except BaseException as failure:
-            self._context.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        self._context.__exit__(None, None, None)
-        store.changes = max(store.changes, changes)
-        if store.committed is not None:
-            store.committed(head, changes)
-
-
-class _ReadContext:
-    __slots__ = ("_context", "_store")
-
-    def __init__(self, store: SealedStore, context: AbstractContextManager[Reader]):
-        self._store = store
-        self._context = context
-
-    def __enter__(self) -> SealedReader:
-        least = self._store.changes  # before the view begins: another thread may commit meanwhile
-        return SealedReader(self._store, self._context.__enter__(), least)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._context.__exit__(kind, error, trace)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from aegis.config.compile import Policy, compile_policy
-from aegis.config.config import parse_config
+from aegis.config.config import Source, parse_config
 from aegis.core.canonical import canonical
 from aegis.core.json import parse
 from aegis.core.principal import Principal
@@ -22,7 +22,6 @@ from aegis.detect.rules.cache import default_cache_folder
 from aegis.errors import InvalidCall
 from aegis.gate.workers import EXCESS_S, LIGHT_BYTES, USUAL_S, FairQueue, WorkerLost, Workers
 from aegis.policy.model import Evaluation, Incoming, IncomingResult
-from aegis.policy.source import Source
 
 BOT = Principal(id="key:bot", roles=frozenset({"agent"}), agent="bot")
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (

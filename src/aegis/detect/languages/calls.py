@@ -15,14 +15,15 @@ from typing import Final, Literal
 import msgspec
 
 from aegis.core.effects import EffectScope, Resource, Verb
+from aegis.core.patterns import Lazy
 from aegis.detect.languages.syntax import CodeLanguage
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
 Makes = Literal[
-    "join", "same", "home", "temp", "here", "parent", "environment", "format", "replace", "concat", "lower", "split",
-    "base64", "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "member", "first", "part",
-    "separator", "key", "values", "pairs",
+    "join", "same", "text", "parent", "environment", "format", "replace", "concat", "lower", "split", "base64",
+    "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "listed", "member", "first", "part",
+    "key", "values", "pairs",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
@@ -75,13 +76,18 @@ class CodeExamples(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class CallFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of calls."""
+    """One file of calls; `places` are texts with the names, of calls or of members, that stand for each."""
 
     about: str
     languages: tuple[CodeLanguage, ...]
     values: Mapping[Makes, tuple[str, ...]]
+    places: Mapping[str, tuple[str, ...]] = {}
     calls: tuple[CallEntry, ...]
     examples: CodeExamples
+
+
+# A mode in which what is opened is written: `open(path, "w")`.
+_WRITE_MODE: Final = Lazy(r",\s*(?:mode\s*=\s*)?[\"'][wax][bt+]{0,2}[\"']\s*[,)]")
 
 
 class KnownCalls:
@@ -90,14 +96,22 @@ class KnownCalls:
     def __init__(self, files: tuple[CallFile, ...]) -> None:
         self.does: dict[str, tuple[CallEntry, ...]] = {}
         self.makes: dict[str, Makes] = {}
+        self.places: dict[str, str] = {}
         for file in files:
             for entry in file.calls:
                 for name in entry.names:
                     self.does[name.lower()] = (*self.does.get(name.lower(), ()), entry)
             for makes, names in file.values.items():
                 self.makes.update(dict.fromkeys(map(str.lower, names), makes))
+            for place, names in file.places.items():
+                self.places.update(dict.fromkeys(map(str.lower, names), place))
         # What a call ends with that is worth looking at: most calls of most programs are not.
         self.ends = frozenset(name.rpartition(".")[2].removeprefix("new ") for name in self.does)
+
+    def may_read(self, name: str, arguments: str) -> bool:
+        """Whether a call may read a file that it names: it is not known to do something else with it."""
+        told = self.does.get(name)
+        return told is None or (any(one.does == "read" for one in told) and not _WRITE_MODE.search(arguments))
 
 
 @cache

@@ -21,7 +21,6 @@ from aegis.detect.languages.requests import (
     SPEAKS_OF_CLOUD,
     cloud_command,
     cloud_operations,
-    is_whole,
     looked_up,
     says,
     squashed,
@@ -185,6 +184,9 @@ class _Program:
 
     def _made(self, parts: Called, scope: NameScope) -> FollowedValue | None:
         for name in self._names.full(parts):
+            place = self._known.places.get(name)
+            if place is not None:
+                return FollowedValue((place,))
             makes = self._known.makes.get(name)
             if makes is not None:
                 return self._make(makes, parts, scope, method=name.startswith("."))
@@ -325,6 +327,7 @@ class _Program:
         return None
 
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
+        path = path.removeprefix("file://")
         if verb == "hide":  # what is opened to be written anew is emptied first
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
@@ -332,16 +335,19 @@ class _Program:
         place = place_of(path)
         if verb == "write":
             self._brought.add(path)
-        if verb == "delete" and "/*" in path and is_whole(path.partition("/*")[0] or "/"):
-            self._add("delete", "home" if path[:1] == "~" else "system-file", "all", path, shown)
+        folder = place_of(path.partition("/*")[0] or "/") if verb == "delete" and "/*" in path else None
+        if folder is not None and folder.whole:
+            self._add("delete", folder.resource, "all", path, shown)
             return
-        secret = is_secret_file(path) or ("*" in path and any(True for _ in matched(path, KNOWN_SECRETS)))
+        secret = is_secret_file(path) or ("*" in path and _is_any_secret(path))
         if verb == "read" and secret and not path.rpartition("/")[2].startswith(".env"):
             self._add("read", "credential", "one", path, shown)
             return
-        if place is None:
+        if place is None or (verb == "read" and place.resource == "account" and path.startswith("/")):
             self._add(verb, "file", scope, path, shown)
             return
+        if scope == "one" and "*" in path:
+            scope = "many"
         if scope == "all" and not place.whole:
             scope = "many"
         self._add(verb, place.resource, scope, path, shown)
@@ -427,6 +433,12 @@ class _Program:
             lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
         for line in lines:
             self._command(line)
+
+
+def _is_any_secret(path: str) -> bool:
+    """Whether one of the files that a path with wildcards stands for is a secret, or all that lies with secrets."""
+    folder = place_of(path.partition("/*")[0])
+    return (folder is not None and folder.resource == "credential") or any(True for _ in matched(path, KNOWN_SECRETS))
 
 
 def _is_empty(arguments: Sequence[Node], place: int) -> bool:

@@ -28,11 +28,12 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "home": "~", "userprofile": "~", "homepath": "~", "appdata": "~/AppData/Roaming", "localappdata": "~/AppData/Local",
     "windir": "C:/Windows", "systemroot": "C:/Windows", "systemdrive": "C:", "programdata": "C:/ProgramData",
     "programfiles": "C:/Program Files", "tmpdir": "/tmp", "temp": "/tmp", "tmp": "/tmp", "xdg_config_home": "~/.config",  # noqa: S108 - places that are looked for
+    "user.home": "~", "user.dir": ".", "java.io.tmpdir": "/tmp", "java.home": "/usr/lib/jvm",  # noqa: S108 - as above
 }  # fmt: skip
-_PLACES: Final[Mapping[Makes, str]] = {"separator": "/", "home": "~", "temp": "/tmp/x", "here": "."}  # noqa: S108 - what calls make
-
-
 _OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "base64", "base32", "hex", "rot13"})
+
+
+ANY_NAME: Final = FollowedValue(("*",))
 
 
 def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> FollowedValue:
@@ -63,8 +64,10 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     if makes == "pairs":
         held = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
         return FollowedValue((HOLE,), (), tuple((pair[0].texts[0], pair[1]) for pair in held))
-    if makes in _PLACES:
-        return FollowedValue((_PLACES[makes],))
+    if makes == "text":
+        return first if every else FollowedValue(("",))
+    if makes == "listed":  # names alone: which folder they lie in is not said by them
+        return FollowedValue((), (ANY_NAME,))
     if makes == "inside":
         paths = (text if "*" in text else f"{text.rstrip('/')}/*" for text in first.every)
         return FollowedValue((), tuple(FollowedValue((path,)) for path in paths))

@@ -36,7 +36,8 @@ _LAMBDAS: Final = frozenset({
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
-_ADDS: Final = frozenset({"append", "push", "extend", "Add", "add"})
+_ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat"})
+_WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _EACH: Final = frozenset({"foreach", "map", "filter", "each"})
 
 
@@ -145,11 +146,15 @@ class ProgramNames:
                     names[parameter].append(BoundName(parameter, argument, node))
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node))
-        if name in _ADDS:  # `parts.append("x")`
+        if name in _ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
             parts = called(node)
-            if parts.receiver is not None and parts.receiver.type == "identifier" and len(parts.arguments) == 1:
-                listed = text_of(parts.receiver)
-                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True))
+            owner = parts.receiver
+            while owner is not None and owner.type != "identifier" and called_name(owner) in _ADDS:
+                owner = called(owner).receiver
+            if owner is not None and owner.type == "identifier" and len(parts.arguments) == 1:
+                listed = text_of(owner)
+                begins = name in _WRITES
+                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins))
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")

@@ -18,7 +18,6 @@ from aegis.core.patterns import Lazy
 from aegis.detect.languages.names import loaded_module
 from aegis.detect.languages.syntax import Called, CodeLanguage, arguments_of, member_parts, text_of
 from aegis.detect.languages.values import NameScope
-from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import builtin_programs
 
 SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
@@ -155,14 +154,3 @@ def _loaded(owner: Node, scope: Callable[[], NameScope]) -> str:
     argument = loaded_module(owner)
     known = () if argument is None else scope().value(argument).known
     return known[0].removeprefix("node:") if known else ""
-
-
-def is_whole(folder: str) -> bool:
-    """Whether a folder is a system or a home as a whole."""
-    place = place_of(folder)
-    return (
-        place is not None
-        and place.whole
-        and place.resource in ("system-file", "home")
-        and folder not in ("/opt", "/srv")
-    )

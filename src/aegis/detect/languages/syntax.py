@@ -57,7 +57,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     ),
     "ruby": _Spoken(
         "tree_sitter_ruby", "language",
-        "[(call) (subshell)] @call [(assignment) (operator_assignment)] @assign (for) @loop (method) @function"
+        "[(call) (subshell)] @call [(assignment) (operator_assignment) (binary operator: \"<<\")] @assign (for) @loop"
+        " (method) @function"
         " [(class) (module)] @class",
         96,
     ),
@@ -269,17 +270,22 @@ def unwrapped(node: Node) -> Node:
 
 
 class BoundName(NamedTuple):
-    """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item."""
+    """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item.
+
+    `begins` says that the name is empty before anything is added.
+    """
 
     name: str
     value: Node
     whole: Node
     adds: bool = False
     each: bool = False
+    begins: bool = False
 
 
 _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
-_ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment"})
+_ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment", "binary"})
+_ADDING: Final = (b".=", b"+=")
 _NAMED: Final = ("left", "name", "variable", "alias")
 _VALUED: Final = ("right", "value", "collection", "list")
 
@@ -304,7 +310,10 @@ def bound(node: Node) -> Iterator[BoundName]:
     if left is None or right is None:
         return
     each = "for" in node.type or node.type in ("range_clause", "enhanced_for_statement")
-    adds = node.type in _ADDS or (node.type == "assignment_expression" and b".=" in _between(left, right, node))
+    adds = node.type in _ADDS or (
+        node.type in ("assignment_expression", "assignment_statement")
+        and any(sign in _between(left, right, node) for sign in _ADDING)
+    )
     names, values = _spread(left), _spread(right)
     if not each and len(names) == len(values):
         for name, value in zip(names, values, strict=True):

@@ -59,7 +59,7 @@ _STRINGS: Final = frozenset({
 })  # fmt: skip
 _CONTENT: Final = frozenset({
     "string_content", "string_fragment", "interpreted_string_literal_content", "raw_string_literal_content",
-    "string_literal_content", "heredoc_content", "multiline_string_fragment",
+    "string_literal_content", "heredoc_content", "multiline_string_fragment", "character_literal_content",
 })  # fmt: skip
 _SKIPPED: Final = frozenset({
     "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote",
@@ -202,6 +202,8 @@ class NameScope:
             )
             parts = [self.value(child, depth) for child in chosen if child is not None]
             return _union(part for part in parts if part.known or part.items)
+        if kind.startswith(("unary", "prefix_unary")) and _NUMBER.search(text_of(node)):
+            return FollowedValue((text_of(node),))
         if kind in _WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
@@ -279,7 +281,7 @@ class NameScope:
         chosen: list[BoundName] = []
         for one in reversed(before):
             chosen.append(one)
-            if not one.adds and not one.each and _holds(one.whole, node):
+            if not one.each and _holds(one.whole, node):  # what is added to is a part of what it is then
                 break
         return _union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
@@ -290,7 +292,7 @@ class NameScope:
         if one.adds:
             before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
             if not before or depth >= MAX_DEPTH:
-                return UNKNOWN
+                return found if one.begins else UNKNOWN
             held = self._bound(before[-1], depth + 1)
             if held.items:
                 return FollowedValue((), (*held.items, *(found.items or (found,)))[:MAX_ITEMS])

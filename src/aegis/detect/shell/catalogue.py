@@ -1,7 +1,7 @@
 """What programs do, as data: `data/programs/*.yaml`, one file a family, each with examples that a test runs.
 
-The analysers ask for the programs of a kind, or for one member of every program that has it, and name those alone that
-have a grammar of their own. Files are read once a process; what was checked before comes out of the compiled rules.
+The analysers ask for the programs of a kind, or for a member of every program that has it; they name those with a
+grammar of their own. Files are read once a process; what was checked comes out of the compiled rules.
 """
 
 from __future__ import annotations

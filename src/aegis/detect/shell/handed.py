@@ -78,6 +78,40 @@ def cmd_script(args: Sequence[str]) -> str:
     return ""
 
 
+def started_line(args: Sequence[str]) -> str:
+    """Return the command line that `Start-Process` starts: a program with what it is called with; empty for none."""
+    words: list[str] = []
+    at = 0
+    while at < len(args):
+        word = args[at].lower()
+        if word[:1] == "-" and len(word) > 1 and not words:
+            if "-argumentlist".startswith(word):
+                words.append("")
+                at += 1
+            elif "-filepath".startswith(word) or "-execute".startswith(word):
+                at += 1
+            else:
+                at += 1 if word in _SWITCHES else 2
+            continue
+        if word[:1] == "-" and word in _START_OPTIONS:
+            at += 1 if word in _SWITCHES else 2
+            continue
+        if not ("-argumentlist".startswith(word) and len(word) > 1 and word[0] == "-"):
+            words.append(args[at])
+        at += 1
+    program, *rest = [word for word in words if word] or [""]
+    return " ".join([f'"{program}"' if " " in program else program, *rest])
+
+
+_SWITCHES: Final = frozenset(
+    {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
+)
+_START_OPTIONS: Final = _SWITCHES | {
+    "-verb", "-windowstyle", "-workingdirectory", "-credential", "-redirectstandardoutput", "-redirectstandarderror",
+    "-redirectstandardinput", "-erroraction", "-ea",
+}  # fmt: skip
+
+
 def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
     """Return the command lines that stand among the words of a program, each with the shell that reads it."""
     found: list[tuple[str, str]] = []

@@ -16,31 +16,10 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from aegis.core.patterns import Lazy
-from aegis.detect.facts import RanCommand
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.heredocs import literal, unescaped
 from aegis.detect.shell.tree import Command
-
-# What a coding agent reads of its folder by commands, as by a tool that reads files. Programs that start others, ask
-# hosts or run code are none of them; of git, the words that ask the repository alone.
-_PRINTERS: Final = (
-    (of_kind("reader") | of_kind("lister") | of_kind("namer") | of_kind("shows") | {"cd", "pwd", "true"})
-    - of_kind("network") - of_kind("fetcher") - of_kind("sender") - of_kind("connects") - of_kind("http-client")
-)  # fmt: skip
-_OF_REPOSITORY: Final = frozenset({"blame", "diff", "grep", "log", "ls-files", "show", "status"})
-_SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})  # what they are given by `-c` is listed beside them
-
-
-def prints_files(ran: Sequence[RanCommand]) -> bool:
-    """Whether commands print what stands in files of this machine, and nothing that comes from elsewhere."""
-    return bool(ran) and all(
-        command.name in _PRINTERS
-        or (command.name == "git" and command.args[:1] and command.args[0] in _OF_REPOSITORY)
-        or (command.name in _SHELLS and len(ran) > 1)
-        for command in ran
-    )
-
 
 # What the words of a command are once the variables and substitutions in them that are known are put in.
 

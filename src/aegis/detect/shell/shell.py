@@ -61,7 +61,7 @@ from aegis.detect.shell.words import (
     SENDERS,
     SHELLS,
     WRITERS,
-    place_of_text,
+    no_files,
     statements,
 )
 
@@ -74,7 +74,6 @@ _STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
 # Options whose value a program writes: naming a key there makes one.
-_OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
 
 
 class ShellFacts(Struct, kw_only=True):
@@ -181,7 +180,7 @@ def analyse_shell(
         facts.effects.append(ResourceEffect("scan", "credential", "one", (), "", text[:_SHOWN]))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
-        _written(target, restored(source, extract.given), facts)
+        judge_write(target, restored(source, extract.given), facts)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
     done: Container[str] = ()
@@ -234,10 +233,10 @@ def _follow(
     facts.statements.extend(statement for statement in fed.statements if statement not in facts.statements)
     facts.too_long |= fed.unread
     for table in fed.tables:
-        _written("crontab", table, facts)
+        judge_write("crontab", table, facts)
     for one in fed.written:
         if one.flow.text:
-            _written(one.path, one.flow.text, facts)
+            judge_write(one.path, one.flow.text, facts)
     return done
 
 
@@ -280,7 +279,7 @@ def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *
             facts.add(signal, command.text)
     elif name in {"tee", "cp", "mv"} and command.args:
         for target in command.args if name == "tee" else command.args[-1:]:
-            _written(target, command.pipeline, facts)
+            judge_write(target, command.pipeline, facts)
     for signal, evidence in tampering(command):
         facts.add(signal, evidence)
     broken = breaks(command)
@@ -426,12 +425,12 @@ def _reads(command: Command, facts: ShellFacts) -> None:
         elif _carries(name) and not _CARRIES.isdisjoint(args) and any(map(_given_away, args)):
             facts.add("shell.sends-secret", command.text)
         return
-    operands = args[:-1] if name in _MOVERS and name != "tee" and len(args) > 1 else args
-    text = place_of_text(name, args)
+    if name == "tee":  # which writes its operands
+        return
+    operands = args[:-1] if name in _MOVERS and len(args) > 1 else args
+    others = no_files(name, args)
     for at, arg in enumerate(operands):
-        if at == text:
-            continue
-        if at and args[at - 1] in _OUTPUTS:
+        if at in others:
             continue
         value = arg.lstrip("@<").rsplit("=@", 1)[-1]
         if not value or value.startswith("-"):
@@ -455,7 +454,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
 
 
 _EDITORS: Final = of_kind("edits-in-place")
-_MOVERS: Final = frozenset({"cp", "install", "mv", "tee"})
+_MOVERS: Final = frozenset({"cp", "install", "mv"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
@@ -468,21 +467,7 @@ _CARRIES: Final = frozenset({
 _TAKES_FOLDERS: Final = of_kind("takes-folders")
 
 
-def analyse_command(name: str, *args: str) -> ShellFacts:
-    """The facts of one command given in words that stand for themselves, as a tool for files does without a shell."""
-    facts = ShellFacts()
-    judge_command(plain(Command(name, args, " ".join((name, *args)), 0, 0, False)), facts, 0, known=True)
-    return facts
-
-
-def analyse_write(target: str, text: str) -> ShellFacts:
-    """The facts of writing `text` to a file, as of a statement of a shell that does."""
-    facts = ShellFacts()
-    _written(target, f"{text}\n> {target}" if text else f": > {target}", facts)
-    return facts
-
-
-def _written(target: str, source: str, facts: ShellFacts) -> None:
+def judge_write(target: str, source: str, facts: ShellFacts) -> None:
     """What writing `source`, the text of the statement that writes, to `target` means."""
     if writes_device(target):
         facts.add("shell.destroy", target)

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from aegis.core.patterns import Lazy
+from aegis.detect.conditions import is_said
 from aegis.detect.shell.catalogue import Prefix, members, of_kind, options
 from aegis.detect.shell.tamper import gives_power
 from aegis.detect.shell.tree import Command
@@ -122,7 +123,7 @@ def spawned(command: Command, depth: int) -> list[Signalled]:
     match = _STARTED_IN_CODE.search(text) if name not in _SHOWS and _may_start(text) else None
     if match is None and "bin/" in text and (name not in NAMES_A_SHELL or name in STARTS):
         match = _HANDED_SHELL.search(text)
-    if match is not None:
+    if match is not None and not is_said(text):
         return [("shell.spawn", match.group().strip())]
     if name in STARTS and command.args and command.args[-1].rsplit("/", 1)[-1] in SHELLS:
         return [("shell.spawn", text)]

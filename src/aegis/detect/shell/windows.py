@@ -13,18 +13,36 @@ from typing import Final, Literal, NamedTuple
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
-from aegis.detect.files import Files
+from aegis.detect.files import UNKNOWN, FileFlow, Files
 from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
+from aegis.detect.shell.doors import through_door
 from aegis.detect.shell.flow import searches_keys
-from aegis.detect.shell.handed import POWERSHELLS, TOLD, base_name, cmd_script, inner_lines, powershell_script, told
+from aegis.detect.shell.handed import (
+    POWERSHELLS,
+    TOLD,
+    base_name,
+    cmd_script,
+    inner_lines,
+    powershell_script,
+    started_line,
+    told,
+)
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, is_share, is_stream, placed_path, written_value
+from aegis.detect.shell.uses import (
+    effects_of,
+    is_cmdlet,
+    is_of,
+    is_share,
+    is_stream,
+    placed_path,
+    written_value,
+)
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
@@ -245,7 +263,10 @@ class _Reading:
         if searches_keys(text, commands):
             self._did("scan", "credential", "one", (), text)
         for target, place in script.writes:
-            self._writes(target, script.commands[place].text if script.commands else "")
+            text, known = script.texts.get(place, ("", False))
+            self._writes(
+                target, script.commands[place].text if script.commands else "", FileFlow(text) if known else UNKNOWN
+            )
         self._ran(commands)
 
     def batch(self, text: str) -> None:
@@ -274,7 +295,7 @@ class _Reading:
                 self._did("execute", "file", "one", (source,), source)
                 self._did("hide", "file", "one", (source,), source)
             if place < len(script.commands):
-                self._reads(source, script.commands[place].text)
+                self._place("read", source, script.commands[place].text)
         if script.answered and any(word in text.lower() for text in script.texts for word in _ASKS_HOSTS):
             self._did("execute", "host", "one", (), script.commands[script.answered[0]].text)
         self._ran(commands)
@@ -316,8 +337,8 @@ class _Reading:
             self._shell(command, printed)
         elif name in _INVOKES:
             self._invoked(command, kinds, printed)
-        elif name in _STARTS:
-            self._started(command)
+        elif name in _STARTS and (line := started_line(args)):
+            self.scripts.append(("cmd", line))
         elif name in _RUNS_LINE and args:
             self.scripts.append(("cmd", args[0]))
         elif name in _REMOTE_CODE and kinds:
@@ -346,7 +367,8 @@ class _Reading:
         if "-" in command.name and command.name not in uses():
             found = cmdlet_effects(command.text.split(None, 1)[0])
         for did in found:
-            self._did(*did, command.text)
+            if not (did.values and through_door(did.verb, did.values[0], _given_text(command), self.facts)):
+                self._did(*did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
             for did in effects_of("any", command.args):
@@ -389,18 +411,16 @@ class _Reading:
                 self._did("receive", "code", "one", (name,), command.text)
                 return
 
-    def _writes(self, target: str, source: str) -> None:
+    def _writes(self, target: str, source: str, flow: FileFlow = UNKNOWN) -> None:
         self.facts.writes = self.facts.writes or target.lower() not in {"nul", "$null"}
         if is_stream(target):
             self._did("hide", "file", "one", (target,), source or target)
-        resource, scope, shown = placed_path(target)
-        if resource != "file":
-            self._did("write", resource, scope, (shown,), source or target)
+        self._place("write", target, source or target, flow)
 
-    def _reads(self, source: str, text: str) -> None:
-        resource, scope, shown = placed_path(source)
-        if resource != "file":
-            self._did("read", resource, scope, (shown,), text)
+    def _place(self, verb: Verb, path: str, text: str, flow: FileFlow = UNKNOWN) -> None:
+        resource, scope, shown = placed_path(path)
+        if resource != "file" and not through_door(verb, path, flow, self.facts):
+            self._did(verb, resource, scope, (shown,), text)
 
     # Commands that run what they are given
 
@@ -434,37 +454,6 @@ class _Reading:
         elif "decoded" in kinds:
             self._did("execute", "code", "one", (), command.text)
 
-    def _started(self, command: Command) -> None:
-        """`Start-Process`: a program with what it is called with."""
-        words: list[str] = []
-        at = 0
-        args = command.args
-        while at < len(args):
-            word = args[at].lower()
-            if word[:1] == "-" and len(word) > 1 and not words:
-                if "-argumentlist".startswith(word) and len(word) > 1:
-                    words.append("")
-                    at += 1
-                    continue
-                if "-filepath".startswith(word) or "-execute".startswith(word):
-                    at += 1
-                    continue
-                at += 1 if word in _SWITCHES else 2
-                continue
-            if word[:1] == "-" and word in _START_OPTIONS:
-                at += 1 if word in _SWITCHES else 2
-                continue
-            if "-argumentlist".startswith(word) and len(word) > 1 and word[0] == "-":
-                at += 1
-                continue
-            words.append(args[at])
-            at += 1
-        line = [word for word in words if word]
-        if line:
-            program = line[0]
-            quoted = f'"{program}"' if " " in program else program
-            self.scripts.append(("cmd", " ".join([quoted, *line[1:]])))
-
     def _named(self, name: str, args: Sequence[str]) -> None:
         if name == "new-object":
             self._sockets = self._sockets or any(socket in arg.lower() for arg in args for socket in _SOCKETS)
@@ -490,10 +479,13 @@ class _Reading:
 
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
 _NO_KINDS: Final = frozenset[str]()
-_SWITCHES: Final = frozenset(
-    {"-wait", "-passthru", "-nonewwindow", "-loaduserprofile", "-usenewenvironment", "-nnw", "-lup"}
-)
-_START_OPTIONS: Final = _SWITCHES | {
-    "-verb", "-windowstyle", "-workingdirectory", "-credential", "-redirectstandardoutput", "-redirectstandarderror",
-    "-redirectstandardinput", "-erroraction", "-ea",
-}  # fmt: skip
+
+
+def _given_text(command: Command) -> FileFlow:
+    """What a cmdlet writes into a file, where its words say it: `Set-Content a.txt x`."""
+    words = [word for word in command.args if word[:1] != "-"]
+    known = command.name == "set-content" and len(words) == _PATH_AND_TEXT and "$" not in words[1]
+    return FileFlow(words[1]) if known else UNKNOWN
+
+
+_PATH_AND_TEXT: Final = 2

@@ -5,11 +5,12 @@ Which programs they are stands in `data/programs`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from aegis.detect.shell.catalogue import of_kind, options
+from aegis.detect.facts import RanCommand
+from aegis.detect.shell.catalogue import Prints, members, of_kind, options
 from aegis.detect.shell.tree import Command
 
 SHELLS: Final = of_kind("shell")
@@ -37,15 +38,36 @@ SYSTEM_ROOTS: Final = frozenset({
 _STATEMENTS: Final = {name: frozenset(words) for name, words in options("statement").items()}
 
 
-_TAKES_TEXT: Final = of_kind("awk") | {"sed", "grep", "egrep"}
+# Commands that look for a pattern in files; behind these options stands no file, and behind `-o` nothing is written.
+SEARCHERS: Final = frozenset(name for name, prints in members("prints", Prints).items() if prints.pattern)
+_NO_FILE: Final = frozenset({
+    "-A", "-B", "-C", "-m", "--after-context", "--before-context", "--context", "--max-count", "--max-depth",
+    "--replace", "--type", "--type-not",
+})  # fmt: skip
+_NO_FILE_OF: Final = {"rg": frozenset({"-E", "-M", "-T", "-d", "-j", "-r", "-t"})}
+_OUTPUTS: Final = frozenset({"-out", "-keyout", "-o", "--output", "-O", "--output-document", "-of"})
+_TAKES_TEXT: Final = of_kind("awk") | SEARCHERS | {"sed", "gsed"}
 _GIVES_TEXT: Final = frozenset({"-e", "-f", "--expression", "--regexp", "--file"})
 
 
-def place_of_text(name: str, args: Sequence[str]) -> int:
-    """Return which word is a program or a pattern and no file, for those that take one first; -1 for others."""
-    if name not in _TAKES_TEXT or not _GIVES_TEXT.isdisjoint(args):
-        return -1
-    return next((at for at, arg in enumerate(args) if arg[:1] != "-"), -1)
+def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
+    """Return where the words of a command stand that are no files it reads: a pattern, values of options, outputs."""
+    found, values = set[int](), set[int]()  # `values` stand behind options, those that name files among them
+    for at, before in enumerate(args[:-1], 1):
+        if name not in SEARCHERS:
+            found.update([at] if before in _OUTPUTS else ())
+        elif before in _GLOBS:
+            values.add(at)
+            found.update([at] if args[at].startswith("!") else ())
+        elif before in _NO_FILE or before in _NO_FILE_OF.get(name, ()):
+            found.add(at)
+    if name in _TAKES_TEXT and _GIVES_TEXT.isdisjoint(args):
+        skipped = found | values if name in SEARCHERS else values
+        found.update(next(([at] for at, arg in enumerate(args) if arg[:1] != "-" and at not in skipped), ()))
+    return frozenset(found)
+
+
+_GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
 
 
 def statements(command: Command) -> list[str]:
@@ -58,3 +80,50 @@ def statements(command: Command) -> list[str]:
         plain = [arg for arg in command.args if not arg.startswith("-")]
         return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") else []
     return []
+
+
+# What a coding agent reads of its folder by commands, as by a tool that reads files. Programs that start others, ask
+# hosts or run code are none of them; of git, the words that ask the repository alone.
+_PRINTERS: Final = (
+    (of_kind("reader") | of_kind("lister") | of_kind("namer") | of_kind("shows") | {"cd", "pwd", "true"})
+    - of_kind("network") - of_kind("fetcher") - of_kind("sender") - of_kind("connects") - of_kind("http-client")
+)  # fmt: skip
+_OF_REPOSITORY: Final = frozenset({"blame", "diff", "grep", "log", "ls-files", "show", "status"})
+# Programs that check what stands in the folder and print what they found there, with the first words that say so.
+_CHECKS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys((
+        "ctest", "eslint", "flake8", "jest", "mocha", "mypy", "phpunit", "pylint", "pyright", "pytest", "rspec",
+        "ruff", "tsc", "vitest",
+    ), frozenset[str]()),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"lint", "run lint", "run test", "test"})),
+    **dict.fromkeys(("cargo", "dotnet", "go", "gradle", "gradlew", "mvn", "mvnw", "swift"), frozenset({"test", "vet"})),
+    **dict.fromkeys(("make", "just", "rake"), frozenset({"check", "lint", "test"})),
+    **dict.fromkeys(("python", "python3"), frozenset({"-m pytest", "-m unittest"})),
+}  # fmt: skip
+_STARTS_CHECKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bundle": ("exec",), "bunx": (), "hatch": ("run",), "npx": (), "pipenv": ("run",), "poetry": ("run",),
+    "uv": ("run",),
+}  # fmt: skip
+_SHELLS: Final = frozenset({"bash", "dash", "sh", "zsh"})  # what they are given by `-c` is listed beside them
+
+
+def prints_files(ran: Sequence[RanCommand]) -> bool:
+    """Whether commands print what stands in files of this machine, and nothing that comes from elsewhere."""
+    return bool(ran) and all(
+        command.name in _PRINTERS
+        or (command.name == "git" and command.args[:1] and command.args[0] in _OF_REPOSITORY)
+        or (command.name in _SHELLS and len(ran) > 1)
+        or _checks(command)
+        for command in ran
+    )
+
+
+def _checks(command: RanCommand) -> bool:
+    name, args = command.name, command.args
+    before = _STARTS_CHECKS.get(name)
+    if before is not None and args[: len(before)] == before and len(args) > len(before):
+        name, args = args[len(before)], args[len(before) + 1 :]
+    words = _CHECKS.get(name)
+    if words is None:
+        return False
+    return not words or not words.isdisjoint((" ".join(args[:1]), " ".join(args[:2]).partition(":")[0]))

@@ -76,7 +76,9 @@ def does_of(tool: str) -> Does:
     lead = words[0]
     if lead in _READING and not held & _ACTING:
         return "fetch" if held & _FETCHED else "read"
-    for does, names in lexicon().kinds:
+    for does, names, leads in lexicon().kinds:
+        if lead in leads:
+            return does  # type: ignore[return-value]
         for name in names:
             if all(word in held for word in name):
                 return does  # type: ignore[return-value]
@@ -94,13 +96,29 @@ def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
             return "pay"
         if does == "read" and held & _PAGED:
             return "fetch"
+        if does == "other" and not held & _GIVEN and _is_listing(tool):
+            return "read"
     return does
+
+
+@lru_cache(maxsize=4_096)
+def _is_listing(tool: str) -> bool:
+    """Whether a tool is called by what it shows, without any verb: `bank_transactions`, `guest_folio`."""
+    *before, last = name_words(tool) or ("",)
+    tables = lexicon()
+    verbs = tables.verbs.keys() | frozenset().union(*(one.asks | one.needs for one in tables.deeds.values()))
+    return last in tables.listings and verbs.isdisjoint(before)
 
 
 _VAGUE: Final = frozenset({"create", "other", "modify", "read"})
 _ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
 _WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
 _PAYEES: Final = frozenset({"iban", "payee", "beneficiary", "account", "wallet", "recipient"})
+# What nobody passes who only asks to see something.
+_GIVEN: Final = frozenset({
+    "amount", "value", "body", "text", "message", "content", "subject", "note", "comment", "reason", "description",
+    "title", "iban", "payee", "recipient", "recipients", "password", "quantity", "price", "data", "new", "action",
+})  # fmt: skip
 _PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
 _READING: Final = frozenset({
     "get", "read", "list", "search", "find", "lookup", "query", "show", "view", "describe", "count", "check",

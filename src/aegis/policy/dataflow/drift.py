@@ -57,7 +57,7 @@ def stray_of(call: FlowCall, view: SessionView) -> Stray | None:
     if words is None:
         return None
     licence = 0.0
-    if not any(grant.does == call.does for grant in view.grants):
+    if not view.grants_deed(call.does, call.tool):
         licence = max(licence_of(call, words), view.measured.get(tool_text(call.tool), 0) / 100)
     reads = call.does == "read" and not call.leaves
     is_stray = not reads and licence > 0

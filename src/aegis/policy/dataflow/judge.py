@@ -54,27 +54,12 @@ _SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("
 _SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
 _SAID_ONCE: Final = _SINGLE | {"email"}  # who says one of these leaves no other to a document
 _NUMBERED: Final = frozenset({"account", "card", "phone"})
-_MANY: Final = frozenset(
-    {
-        "all",
-        "each",
-        "every",
-        "everyone",
-        "everybody",
-        "both",
-        "them",
-        "those",
-        "these",
-        "bills",
-        "invoices",
-        "people",
-    }
-)
 _SHORT: Final = 160  # characters of an argument that names something
 _NAMING: Final = 5  # blanks of one
 _TELLING: Final = frozenset({"send", "post"})
 _NO_TARGETS: Final = frozenset({"read", "fetch"})
 _BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay", "other"})
+_REFERRING: Final = _BINDING | _TELLING  # who tells about a thing names it
 _LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a thing
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
@@ -137,7 +122,7 @@ class _Judging:
     # (2)
     def licence(self) -> None:
         words, does = self.view.words, self.does
-        if words is None or any(grant.does == does for grant in self.view.grants):
+        if words is None or self.view.grants_deed(does, self.call.tool):
             return
         if is_licensed(self.call, words):
             return
@@ -233,7 +218,7 @@ class _Judging:
 
     def _asks_for_many(self) -> bool:
         words = self.view.words
-        return words is not None and any(not _MANY.isdisjoint(sentence) for sentence in words.sentences)
+        return words is not None and words.many
 
     def _origins(self, kind: ValueKind, normal: str) -> tuple[ValueOrigin, ...]:
         found = self.view.origins(families(kind), normal)
@@ -286,7 +271,7 @@ class _Judging:
                 rule, message = "other-thing", "the user named another thing of this form"
             elif self.does == "book" and not any(map(_is_own, origins)) and self._is_booked(one):
                 rule, message = "other-thing", "what is booked stands in nothing that was said or read"
-            elif self.does in _BINDING and not any(map(_is_own, origins)) and self._is_reference(one):
+            elif self.does in _REFERRING and not any(map(_is_own, origins)) and self._is_reference(one):
                 rule, message = "unknown-thing", "what the call refers to is in no request, field or line of its own"
             else:
                 continue
@@ -321,8 +306,11 @@ class _Judging:
         said = frozenset() if self.view.words is None else self.view.words.said
         if not text or " " in text or text.casefold() in lexicon().defaults or said.issuperset(tokens(text.casefold())):
             return False
-        by_name = bool(words) and words[-1] in lexicon().references
-        return by_name or (bool(shape_of(text)) and not frozenset(objects_of(self.call.tool)).isdisjoint(words))
+        if self.does in _BINDING and bool(words) and words[-1] in lexicon().references:
+            return True
+        # What is taken away for good is named by somebody, whatever the argument is called.
+        is_of_tool = self.does == "delete" or not frozenset(objects_of(self.call.tool)).isdisjoint(words)
+        return is_of_tool and bool(shape_of(text))
 
     def _is_elsewhere(self, words: TrustedWords, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether the user's names stand in other records of the lists that hold this value, and in none of its own."""

@@ -36,7 +36,15 @@ _ORDER: Final = Lazy(
     r"|purchase|order|schedule|cancel|grant|upload|download|run|execute|install|reply|tell|notify|concatenate|call|use"
     r"|submit|append|move|rename|enter|approve|reject|confirm|assign|refund|issue|enroll?|register|unlock|enable"
     r"|disable|activate|deactivate|suspend|close|release|redirect|replace|look up|go to|promote|escalate|withdraw"
-    r"|donate|allow|revoke|read|load|text|admit)\s"
+    r"|donate|allow|revoke|read|load|text|admit|discard|waive|deliver|ship|erase|destroy|wipe|terminate|expel|dismiss"
+    r"|unlock|unblock|extend|inform|warn|connect|disclose|reveal|respond|disconnect|restart|reboot|sell"
+    r"|override|bypass)\s"
+    # What is a noun as well orders only before what it is done to.
+    r"|(?:^|[.,;:!?>\"\n]\s*)(?:then |also |and |now |first |next |finally )?"
+    r"(?:request|ask|put|credit|charge|debit|start|stop|export|answer|drop|raise|lower|clear|block|lock|sign|file|log"
+    r"|record|print|copy|link|hand|place|switch|turn|point|trade|exchange|lend|hire|call|message|pin|bill|accept|decline"
+    r"|merge|deploy|label|tag|mark|set up|ban|kick) (?:out |over )?"
+    r"(?:the|a|an|all|any|my|your|our|this|that|every|each|it|him|her|them|us|me)\b"
     r"|\b(?:and|then) (?:send|forward|transfer|pay|wire|delete|invite|share|email|mail|publish|grant|deliver|write"
     r"|text)\s"
     # In the middle of a line, where a text was put behind another one without a full stop.

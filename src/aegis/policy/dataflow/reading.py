@@ -99,6 +99,7 @@ class FlowGrant(Struct, frozen=True, kw_only=True):
     sink: str = ""
     kind: str = ""
     does: str = ""
+    tool: str = ""  # of a deed of no known kind: the only tool of it
 
 
 class Stray(NamedTuple):
@@ -152,6 +153,10 @@ class SessionView:
         view = object.__new__(SessionView)
         view.__dict__.update(self.__dict__)
         return view
+
+    def grants_deed(self, does: str, tool: str) -> bool:
+        """Whether a person granted deeds of this kind; where no kind is known, those of this tool."""
+        return any(grant.does == does and grant.tool in {"", tool} for grant in self.grants)
 
     def candidates_in(self, document: int, family: str) -> int:
         """How many values of a family a document has that no instruction in it names."""
@@ -219,9 +224,14 @@ class _Taking:
         if isinstance(value, dict):
             self.members(value, path, dotted, depth + 1)
         elif isinstance(value, list):
+            names = self.names
+            if not self.fields and (keys := _identifying(value)):
+                plain = {key: (_token(key), self.flags("-", "id")) for key in keys}
+                self.names = {**names, **plain}
             for number, held in enumerate(value):
                 below = (f"{dotted}.{number}" if dotted else str(number)) if self.fields else "-"
                 self.walk(held, f"{path}/{number}", below, name, depth + 1)
+            self.names = names
         elif isinstance(value, str):
             if len(value) > self.left:
                 value, self.saturated = value[: self.left], True
@@ -383,6 +393,23 @@ def _label_at(text: str, at: int) -> str:
     return f"/{_token(name)}" if name.isidentifier() and name.islower() else ""
 
 
+def _identifying(records: list[Any]) -> list[str]:
+    """The members of a list's records that are called like a thing that people write, and hold its identifier in each.
+
+    Who writes into one of the records cannot make a text of his such a member: the others hold none of that shape.
+    """
+    first = records[0] if len(records) > 1 else None
+    if type(first) is not dict:
+        return []
+    found: list[str] = []
+    for name, held in first.items():
+        if name in _THINGS and type(held) is str and len(held) <= _SMALL and (shape := shape_of(held)):
+            others = (one.get(name) if type(one) is dict else None for one in records)
+            if all(type(one) is str and shape_of(one) == shape for one in others):
+                found.append(name)
+    return found
+
+
 @lru_cache(maxsize=4_096)
 def _token(name: str) -> str:
     """The name of a member as it stands in a path."""
@@ -407,9 +434,17 @@ _PROSE: Final = frozenset({
     "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
     "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
     "abstract", "excerpt", "quote", "question", "answer", "reply", "transcript", "output", "log", "error", "overview",
-    "introduction", "motto", "slogan", "headline", "post", "clause", "complaint",
+    "introduction", "motto", "slogan", "headline", "post", "clause", "complaint", "wish", "wishes", "terms", "purpose",
+    "request", "requests", "preferences", "explanation", "justification", "observation", "observations", "findings",
+    "recommendation", "advice", "hint", "tip", "notice", "announcement", "greeting", "signature", "intro", "contents",
+    "paragraph", "letter", "chat", "conversation", "background", "topic", "motivation", "testimonial", "opinion",
+    "symptoms", "warning", "statement", "narrative", "story", "biography", "feedbacks", "thoughts", "followup",
 })  # fmt: skip
 _NUMBERS: Final = frozenset({"id", "ids", "uuid", "number", "code", "count", "at", "date", "time"})  # of a `review_id`
+# Of `_PROSE`, names of things that have an identifier as well.
+_THINGS: Final = frozenset(
+    {"review", "post", "question", "request", "reference", "complaint", "clause", "letter", "notice", "statement"}
+)
 _HEADLINES: Final = frozenset({"title", "subject", "name", "label", "status", "reference"})
 
 

@@ -31,6 +31,13 @@ _BEFORE_ORDER: Final[frozenset[str]] = frozenset(ENGLISH["before_orders"])
 _PRONOUNS: Final[frozenset[str]] = frozenset(ENGLISH["pronouns"])  # in whose sentence that before it is spoken of
 
 
+_LETTERS: Final = Lazy(r"[\p{L}\p{N}]+")
+_ORDINAL: Final = Lazy(r"\b([0-9]{1,2})\. ?(\p{L})")  # a point behind the number of a day ends no sentence
+_LEAST_MARKS: Final = 2
+_WHOLE: Final = 4  # letters from which on a word is known by its beginning
+_LONGEST_ENDING: Final = 5
+
+
 class DeedWords(Struct, frozen=True, kw_only=True):
     """How a user asks for one kind of deed."""
 
@@ -48,11 +55,13 @@ class DeedWords(Struct, frozen=True, kw_only=True):
 class Lexicon(Struct, frozen=True, kw_only=True):
     """The shipped tables: kinds of tools by name, deeds by words, words for one thing, arguments that are sinks."""
 
-    kinds: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+    kinds: tuple[tuple[str, tuple[tuple[str, ...], ...], frozenset[str]], ...]  # with words that only lead a name
     deeds: dict[str, DeedWords]
     objects: dict[str, frozenset[str]]
+    verbs: dict[str, frozenset[str]]
     sinks: tuple[tuple[ValueKind, tuple[tuple[str, ...], ...], frozenset[str]], ...]
     references: frozenset[str]
+    listings: frozenset[str]
     defaults: frozenset[str]
 
 
@@ -60,12 +69,10 @@ class Lexicon(Struct, frozen=True, kw_only=True):
 def lexicon() -> Lexicon:
     """The shipped tables, read once."""
     value = read_table("deeds.yaml")
-    objects: dict[str, frozenset[str]] = {}
-    for line in value["objects"]:
-        for word in line:
-            objects[word] = objects.get(word, frozenset()) | frozenset(line)
     return Lexicon(
-        kinds=tuple((one["does"], tuple(map(tuple, one["names"]))) for one in value["kinds"]),
+        kinds=tuple(
+            (one["does"], tuple(map(tuple, one["names"])), frozenset(one.get("leads", ()))) for one in value["kinds"]
+        ),
         deeds={
             name: DeedWords(
                 risky=one.get("risky", False),
@@ -80,13 +87,24 @@ def lexicon() -> Lexicon:
             )
             for name, one in value["deeds"].items()
         },
-        objects=objects,
+        objects=_alike(value["objects"]),
+        verbs=_alike(value["verbs"]),
         sinks=tuple(
             (one["is"], tuple(map(tuple, one["names"])), frozenset(one.get("does", ()))) for one in value["sinks"]
         ),
         references=frozenset(value["references"]),
+        listings=frozenset(value["listings"]),
         defaults=frozenset(value["defaults"]),
     )
+
+
+def _alike(lines: list[list[str]]) -> dict[str, frozenset[str]]:
+    """Of each word those that stand in a line with it."""
+    found: dict[str, frozenset[str]] = {}
+    for line in lines:
+        for word in line:
+            found[word] = found.get(word, frozenset()) | frozenset(line)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +119,7 @@ class TrustedWords:
     roots: frozenset[str]
     sentence_roots: tuple[frozenset[str], ...]
     forms: Forms
+    many: bool = False  # whether something is asked for more than one thing
     names: tuple[str, ...] = ()  # what is written like a name, an identifier or in quotes, as it stands in fields
     answered: dict[tuple[str, tuple[str, ...]], bool] = field(default_factory=dict, compare=False, repr=False)
 
@@ -138,8 +157,8 @@ class TrustedWords:
         return False
 
     def orders(self, verb: tuple[str, ...]) -> bool:
-        """Whether some sentence has this verb where an order has its own: at its beginning, or behind `please`."""
-        wanted = {stem(one) for one in verb}
+        """Whether some sentence has this verb, or one like it, where orders have theirs: first or behind `please`."""
+        wanted = {stem(one) for known in verb for one in lexicon().verbs.get(known, (known,))}
         return any(
             stem(word) in wanted and (not at or sentence[at - 1] in _BEFORE_ORDER)
             for sentence in self.sentences[:_MAX_MATCHED]
@@ -180,10 +199,16 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
     values: set[str] = set()
     hosts: set[str] = set()
     plain: list[str] = []
+    told: list[str] = []  # in English, of turns in other languages
+    said: set[str] = set()
     for turn in turns:
         text = turn if turn.isascii() else unicodedata.normalize("NFKC", turn)
         plain.append(_plain(text))
-        for part in _SENTENCE.split(text)[:_MAX_SENTENCES]:
+        meant = in_english(text)
+        if meant:
+            told.append(meant)
+            said.update(match[0].lower() for match in _WORD.finditer(text))
+        for part in _SENTENCE.split(meant or text)[:_MAX_SENTENCES]:
             words = tuple(match[0].lower() for match in _WORD.finditer(part))
             if words:
                 sentences.append(words)
@@ -191,16 +216,17 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
                 hosts.add(host_of(value.normal))
-    said = frozenset(word for sentence in sentences for word in sentence)
+    said.update(word for sentence in sentences for word in sentence)
     return TrustedWords(
         sentences=tuple(sentences),
         text=f" {' '.join(plain)} ",
         values=frozenset(values),
         hosts=frozenset(hosts),
-        said=said,
-        roots=said | {root(word) for word in said},
+        said=frozenset(said),
+        roots=frozenset(said | {root(word) for word in said}),
         sentence_roots=tuple(frozenset(map(root, sentence)) for sentence in sentences[:_MAX_MATCHED]),
-        forms=forms_of("\n".join(turns)),
+        forms=forms_of("\n".join((*turns, *told))),
+        many=_speaks_of_many(turns, told),
         names=_names(turns),
     )
 
@@ -220,6 +246,20 @@ def _names(turns: tuple[str, ...]) -> tuple[str, ...]:
             if len(found) >= _MAX_NAMES:
                 break
     return tuple(found)[:_MAX_NAMES]
+
+
+# Words of a request for more than one thing; those in a path or an address are no words.
+_MANY: Final = frozenset({
+    "all", "each", "every", "everyone", "everybody", "both", "them", "those", "these", "bills", "invoices", "people",
+})  # fmt: skip
+
+
+def _speaks_of_many(*texts: Iterable[str]) -> bool:
+    """Whether a word for many stands by itself, with no sign but its punctuation."""
+    return any(word.lower().strip(_AROUND) in _MANY for group in texts for text in group for word in text.split())
+
+
+_AROUND: Final = ".,;:!?\"'()[]*-–—"
 
 
 def _plain(text: str) -> str:
@@ -252,3 +292,58 @@ def same_things(words: Sequence[str]) -> frozenset[str]:
     for word in words:
         found |= objects.get(word, frozenset())
     return found
+
+
+# What a user's words say who does not write English: the words of the other tables, where each of his stands.
+
+
+class Tongue(Struct, frozen=True, kw_only=True):
+    """One language: the words by which it is known, and what its words say."""
+
+    marks: frozenset[str]
+    words: dict[str, tuple[str, ...]]
+
+    def said(self, word: str) -> tuple[str, ...]:
+        """The English words for one without accents; empty where it is not known."""
+        for length in range(len(word), max(_WHOLE, len(word) - _LONGEST_ENDING) - 1, -1):
+            found = self.words.get(word[:length])
+            if found is not None:
+                return found
+        return self.words.get(word, ())
+
+
+@cache
+def _tongues() -> tuple[frozenset[str], tuple[Tongue, ...]]:
+    table = read_table("tongues.yaml")
+    found: list[Tongue] = []
+    for one in table["languages"]:
+        words: dict[str, tuple[str, ...]] = {}
+        for english, begins in one["words"].items():
+            for begin in begins:
+                words[begin] = (*words.get(begin, ()), english)
+        found.append(Tongue(marks=frozenset(one["marks"]), words=words))
+    return frozenset(table["english"]), tuple(found)
+
+
+def in_english(text: str) -> str:
+    """A text with its words said in English, as far as they are known; empty where it is of no other known language."""
+    text = text[:MAX_CHARS]
+    words = [_bare(match[0]) for match in _LETTERS.finditer(text)]
+    english, tongues = _tongues()
+    counts = [sum(word in one.marks for word in words) for one in tongues]
+    most = max(counts)
+    if most < _LEAST_MARKS or most <= sum(word in english for word in words):
+        return ""
+    tongue = tongues[counts.index(most)]
+    said: str = _LETTERS.sub(
+        lambda match: " ".join(tongue.said(_bare(match[0]))) or match[0], _ORDINAL.sub(r"\1 \2", text)
+    )
+    return said
+
+
+def _bare(word: str) -> str:
+    """A word in lower case, without accents."""
+    if word.isascii():
+        return word.lower()
+    folded = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(char for char in folded if not unicodedata.combining(char))

@@ -9,10 +9,12 @@ from typing import Final
 
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
+from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
+from aegis.detect.conditions import is_said
 from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
-from aegis.detect.roles import is_for_people
+from aegis.detect.roles import argument_of, is_for_people, words_of
 from aegis.detect.rules.mentions import takes_over
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
@@ -31,6 +33,8 @@ _EVIDENCE: Final = 200  # characters of the matched piece that a finding keeps
 # Where a shell never reads the string, undoing its quotes makes words that nobody wrote.
 # Checks of orders that people give each other as well.
 _TO_PEOPLE: Final = frozenset({"spoken", "resets"})
+_TEXT: Final = frozenset({"document"})
+_RENDERED: Final = frozenset({"code_injection", "sql_injection"})  # what takes a page, a sheet or a query to be one
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
 
 
@@ -58,6 +62,10 @@ class ContentGuard:
         if among or (among is None and (together is None or not self._scanner.is_quiet(together))):
             # What several find is told in the order in which the text itself shows it.
             self._scan(facts, seen, among if among is not None and len(among) == 1 else None)
+        if seen:
+            # A command that only says something is judged by what it does, and what it says like any text.
+            said = {text.path for text in facts.texts.strings if text.role == "command" and is_said(text.value)}
+            seen = {key: found for key, found in seen.items() if key[1] not in said or found[0].surfaces >= _TEXT}
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -65,6 +73,11 @@ class ContentGuard:
         if seen and facts.unread:
             seen = {
                 key: found for key, found in seen.items() if key[1] not in facts.unread or found[0].check != "spelled"
+            }
+        if seen:
+            prompts = {text.path for text in facts.texts.strings if _is_prompt(text)}
+            seen = {
+                key: found for key, found in seen.items() if key[1] not in prompts or found[0].category not in _RENDERED
             }
         if seen and is_for_people(case.tool):
             # What people will read gives them orders all day; one that sets aside every order before it is for a model.
@@ -171,6 +184,17 @@ class ContentGuard:
             message=rule.message,
             evidence=evidence[:_EVIDENCE],
         )
+
+
+_WORD: Final = Lazy(r"(?:^|\s)\pL{2,}[,.;:?]?(?:$|\s)")
+_LEAST_WORDS: Final = 6
+
+
+def _is_prompt(text: Text) -> bool:
+    """Whether a text tells a model what to do, in sentences: no page, sheet or query is made of it."""
+    if text.role != "content" or words_of(argument_of(text.path))[-1:] != ("prompt",):
+        return False
+    return len(_WORD.findall(text.value.replace(" ", "  "))) >= _LEAST_WORDS
 
 
 def _says_nothing(text: Text) -> bool:

@@ -213,3 +213,33 @@ def _no(rule: str, reason: Reason, message: str) -> Report:
 def _lacking(guard: str, rule: str, message: str, name: str) -> Report:
     """A proof that is not there refuses by itself: no evidence policy covers it."""
     return refusal(guard, rule, Reason.PROOF_INVALID, message, verdict=Verdict.INSUFFICIENT_EVIDENCE, missing=(name,))
+
+
+# What a session has read of one class goes on to another only where the mission says so.
+
+_NO_FLOW: Final = Report(guard="flow")
+
+
+class FlowGuard:
+    """Refuses a call whose class may not receive what the session holds."""
+
+    name = "flow"
+
+    def check(self, case: Case) -> Report:
+        """`block` where a rule of any mission of the lineage denies the flow, or none allows it."""
+        view = case.mission
+        if view is None or not view.seen:
+            return _NO_FLOW
+        for compiled in view.lineage:
+            for sink in compiled.classes_of(case.server, case.tool):
+                for source in view.seen:
+                    if source != sink and source in dict(compiled.classes) and not compiled.rules.get((source, sink)):
+                        report = refusal(
+                            self.name,
+                            f"flow-{source}-{sink}",
+                            Reason.EXFILTRATION,
+                            "what the session has read may not go there",
+                            category="dataflow",
+                        )
+                        return attested(report) if view.attests else report
+        return _NO_FLOW

@@ -16,6 +16,7 @@ from aegis.core.json import resolve
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Risk
 from aegis.detect.facts import Effort
+from aegis.detect.roles import is_shown
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.detect.touch.touch import touch
 from aegis.detect.views import views_of
@@ -123,17 +124,27 @@ def answer_data(
     asked = [finding for finding in findings if finding.category in DATA and finding.outcome is not Outcome.ALLOW]
     if not asked:
         return findings, []
-    policy = options.egress if leaves(case, options) else options.inside
-    if policy == "mask" and len(asked) > MOST_MASKED:
-        policy = "hold"
-    outcome = _OUTCOMES[policy]
-    masking = _Masking(case.arguments, scanner, asked if outcome is Outcome.SANITIZE else ())
+    away = leaves(case, options)
+    # What a forge shows stays there for whoever reads it: names of people belong into it, secrets do not.
+    shown = not away and is_shown(case.tool)
+    outcomes = {
+        category: _OUTCOMES[options.egress if away or (shown and category == "secret") else options.inside]
+        for category in DATA
+    }
+    masked = [finding for finding in asked if outcomes[finding.category] is Outcome.SANITIZE]
+    if len(masked) > MOST_MASKED:
+        outcomes = {
+            category: _OUTCOMES["hold"] if one is Outcome.SANITIZE else one for category, one in outcomes.items()
+        }
+        masked = []
+    masking = _Masking(case.arguments, scanner, masked)
     answered: list[Finding] = []
     for finding in findings:
         if finding.category not in DATA or finding.outcome is Outcome.ALLOW:
             answered.append(finding)
             continue
         # What stands in an encoding cannot be masked in place, so a person looks.
+        outcome = outcomes[finding.category]
         unmasked = outcome is Outcome.SANITIZE and masking.leaves(finding)
         given = Outcome.REQUIRE_APPROVAL if unmasked else outcome
         if unmasked:

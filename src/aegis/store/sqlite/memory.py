@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from msgspec import field
 
 from aegis.errors import StoreUnavailable
 from aegis.store.sqlite.connect import migrate, wrapped
@@ -40,9 +42,20 @@ class MemoryStore(SingleWriter):
         self._missed: list[Statement] = []  # of the last commit: what the one behind has to catch up with
         self._epoch = 0
 
-    def reader(self) -> _ReadContext:
+    @contextmanager
+    def reader(self) -> Iterator[MemoryReader]:
         """Open a consistent view that does not wait for writers."""
-        return _ReadContext(self)
+        with self._turn:
+            self._check_open()
+            database = self._front
+            database.views += 1
+        reader = MemoryReader(database.connection, lock=database.lock)
+        try:
+            yield reader
+        finally:
+            with self._turn:
+                database.views -= 1
+        self._extend_index(reader.unindexed)
 
     def epoch(self) -> int:
         """Read the current control epoch; nobody else can move it."""
@@ -53,18 +66,6 @@ class MemoryStore(SingleWriter):
         """Forget everything; afterwards every method raises `StoreUnavailable`."""
         self._closed = True
         self._behind, self._front, self._missed = None, _Database(), []  # open views keep what they read
-
-    def view(self) -> _Database:
-        """Give the database in front, for one view more."""
-        with self._turn:
-            self._check_open()
-            self._front.views += 1
-            return self._front
-
-    def forget(self, database: _Database) -> None:
-        """Note that a view of `database` has ended."""
-        with self._turn:
-            database.views -= 1
 
     def _check_open(self) -> None:
         if self._closed:
@@ -84,8 +85,9 @@ class MemoryStore(SingleWriter):
         return behind.connection
 
     def _begun(self, writer: sqlite3.Connection) -> SqliteTransaction:
-        self._statements = []
-        return MemoryTransaction(writer, self._statements)
+        transaction = MemoryTransaction(writer)
+        self._statements = transaction.statements
+        return transaction
 
     def _commit(self, writer: sqlite3.Connection, transaction: SqliteTransaction) -> None:
         writer.execute("COMMIT")
@@ -99,16 +101,14 @@ class MemoryStore(SingleWriter):
         self._behind = None
 
 
-class MemoryTransaction(SqliteTransaction):
+class MemoryTransaction(SqliteTransaction, eq=False):
     """`core.ports.Transaction` that notes every statement that writes."""
 
-    def __init__(self, connection: sqlite3.Connection, statements: list[Statement]):
-        super().__init__(connection)
-        self._statements = statements
+    statements: list[Statement] = field(default_factory=list)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         if not sql.startswith("SELECT"):
-            self._statements.append((sql, values))
+            self.statements.append((sql, values))
         return super().rows(sql, values)
 
     def _write(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -116,19 +116,17 @@ class MemoryTransaction(SqliteTransaction):
             self._change(sql, row)
 
     def _change(self, sql: str, values: Sequence[Any]) -> int:
-        self._statements.append((sql, values))
+        self.statements.append((sql, values))
         return super()._change(sql, values)
 
 
-class MemoryReader(SqliteReader):
-    """`core.ports.Reader` as of one commit."""
+class MemoryReader(SqliteReader, eq=False):
+    """`core.ports.Reader` as of one commit; `lock` is that of its connection."""
 
-    def __init__(self, database: _Database):
-        super().__init__(database.connection)
-        self._lock = database.lock
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._lock:
+        with self.lock:
             return super().rows(sql, values)
 
 
@@ -162,25 +160,3 @@ class _Database:
         except sqlite3.Error:
             return False
         return True
-
-
-class _ReadContext:
-    __slots__ = ("_database", "_reader", "_store")
-
-    _database: _Database
-    _reader: MemoryReader
-
-    def __init__(self, store: MemoryStore):
-        self._store = store
-
-    def __enter__(self) -> MemoryReader:
-        self._database = self._store.view()
-        self._reader = MemoryReader(self._database)
-        return self._reader
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._store.forget(self._database)
-        if error is None:
-            self._store._extend_index(self._reader.unindexed)

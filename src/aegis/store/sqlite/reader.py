@@ -7,6 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from aegis.core.ports import Document, Entry, Head, Payload, Search, SessionRow
 from aegis.core.receipt import ID_DIGITS, call_id_of
 from aegis.errors import StoreCorrupt
@@ -49,14 +51,12 @@ _DOCUMENTS_IN_STATE: Final = (
 )
 
 
-class SqliteReader:
+class SqliteReader(Struct, eq=False):
     """`core.ports.Reader` over one connection; usable until its transaction ends."""
 
-    unindexed = 0  # how many entries a search of this view found outside the index
+    _connection: sqlite3.Connection
     _head: Head | None = None
-
-    def __init__(self, connection: sqlite3.Connection):
-        self._connection = connection
+    unindexed: int = 0  # how many entries a search of this view found outside the index
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Fetch all rows of a statement; raises the store's errors alone."""

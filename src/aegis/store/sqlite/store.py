@@ -13,11 +13,10 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Never
 
 from msgspec.structs import replace
@@ -63,12 +62,74 @@ class SingleWriter(ABC):
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
 
-    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """Begin an exclusive write transaction: committed durably on exit, undone when the block raises.
+    @contextmanager
+    def transaction(self, *, wait_s: float | None = None) -> Iterator[SqliteTransaction]:
+        """Open an exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
+
+            (1) wait for the writers of this process
+            (2) get the connection to the file that is there now, and wait for the writers of other processes
+            (3) compare the end of the log with what this process committed last
+            (4) commit what the block wrote, or undo it where the block raised
+
+        Any fault drops the connection, and with it whatever was not committed.
         """
-        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
+        wait_s = self._busy_s if wait_s is None else wait_s
+        until = time.monotonic() + wait_s
+        if not self._lock.acquire(timeout=wait_s):  # (1)
+            raise StoreBusy("the store is busy with another transaction of this process")
+        try:
+            try:
+                writer = self._begin(until)  # (2)
+                transaction = self._begun(writer)
+                size = transaction.head().size
+                if size < self._seen:
+                    self._went_back(size)  # (3)
+            except BaseException:
+                self._drop_writer()
+                raise
+            try:
+                yield transaction
+            except BaseException as error:
+                self._undo(writer, error)
+                raise
+            try:
+                self._commit(writer, transaction)  # (4)
+            except sqlite3.Error:
+                self._drop_writer()
+                raise
+            self._seen = transaction.head().size
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        finally:
+            self._lock.release()
+
+    def _begin(self, until: float) -> sqlite3.Connection:
+        """Take the place of the one writer; asked for again every `TURN_S`.
+
+        Making a connection waits too, while another process closes the file as its last user.
+        """
+        while True:
+            try:
+                writer = self._current_writer()
+                writer.execute("BEGIN IMMEDIATE")
+            except (StoreBusy, sqlite3.OperationalError) as error:
+                busy = error if isinstance(error, StoreError) else wrapped(error)
+                if not isinstance(busy, StoreBusy) or time.monotonic() >= until:
+                    raise
+                time.sleep(TURN_S)
+            else:
+                return writer
+
+    def _undo(self, writer: sqlite3.Connection, error: BaseException) -> None:
+        """Undo what was written before `error`, which is raised whatever happens here."""
+        try:
+            writer.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._drop_writer()
+        if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
+            self._drop_writer()
 
     @abstractmethod
     def _current_writer(self) -> sqlite3.Connection:
@@ -124,9 +185,42 @@ class SqliteStore(SingleWriter):
         self._start_afresh()
         _open_stores.add(self)
 
-    def reader(self) -> _ReadContext:
-        """Open a consistent view that does not wait for writers."""
-        return _ReadContext(self)
+    @contextmanager
+    def reader(self) -> Iterator[SqliteReader]:
+        """Open a consistent view that does not wait for writers; its connection is kept unless it failed."""
+        pool = self._current_pool()
+        connection = self._take(pool)
+        reader = SqliteReader(connection)
+        try:
+            connection.execute("BEGIN")
+            yield reader
+        except StoreError:
+            connection.close()
+            raise
+        except sqlite3.Error as error:
+            connection.close()
+            raise wrapped(error) from error
+        except BaseException:  # of whoever looked: the view itself is sound
+            with suppress(sqlite3.Error):
+                self._give_back(connection, pool)
+            raise
+        try:
+            self._give_back(connection, pool)
+        except sqlite3.Error as error:
+            raise wrapped(error) from error
+        self._extend_index(reader.unindexed)
+
+    def _give_back(self, connection: sqlite3.Connection, pool: list[sqlite3.Connection]) -> None:
+        """End a view, and give its connection to the pool that it is from; raises `sqlite3.Error`, and closes it."""
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        if self._closed or pool is not self._pool:
+            connection.close()
+        else:
+            pool.append(connection)
 
     def epoch(self) -> int:
         """Read the current control epoch, as the last commit of any process left it."""
@@ -214,129 +308,6 @@ class SqliteStore(SingleWriter):
             pool.pop().close()
 
 
-class _WriteContext:
-    """One write transaction, from `BEGIN IMMEDIATE` to a durable commit.
-
-    (1) wait for the writers of this process, and get the connection to the file that is there now
-    (2) wait for the writers of other processes
-    (3) compare the end of the log with what this process committed last
-    (4) commit what the block wrote, or undo it where the block raised
-    Any fault drops the connection, and with it whatever was not committed.
-    """
-
-    __slots__ = ("_store", "_transaction", "_wait_s", "_writer")
-
-    _writer: sqlite3.Connection
-    _transaction: SqliteTransaction
-
-    def __init__(self, store: SingleWriter, wait_s: float):
-        self._store = store
-        self._wait_s = wait_s
-
-    def __enter__(self) -> SqliteTransaction:
-        store = self._store
-        until = time.monotonic() + self._wait_s
-        # (1)
-        if not store._lock.acquire(timeout=self._wait_s):
-            raise StoreBusy("the store is busy with another transaction of this process")
-        try:
-            # (2)
-            self._writer = self._begin(until)
-            self._transaction = store._begun(self._writer)
-            # (3)
-            size = self._transaction.head().size
-            if size < store._seen:
-                store._went_back(size)
-        except BaseException as error:
-            store._drop_writer()
-            store._lock.release()
-            if isinstance(error, sqlite3.Error):
-                raise wrapped(error) from error
-            raise
-        return self._transaction
-
-    def _begin(self, until: float) -> sqlite3.Connection:
-        """Take the place of the one writer; asked for again every `TURN_S`.
-
-        Making a connection waits too, while another process closes the file as its last user.
-        """
-        while True:
-            try:
-                writer = self._store._current_writer()
-                writer.execute("BEGIN IMMEDIATE")
-            except (StoreBusy, sqlite3.OperationalError) as error:
-                busy = error if isinstance(error, StoreError) else wrapped(error)
-                if not isinstance(busy, StoreBusy) or time.monotonic() >= until:
-                    raise
-                time.sleep(TURN_S)
-            else:
-                return writer
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # (4)
-        store = self._store
-        try:
-            if error is None:
-                store._commit(self._writer, self._transaction)
-                store._seen = self._transaction.head().size
-            else:
-                self._writer.execute("ROLLBACK")
-                if isinstance(error, StoreError) and not isinstance(error, StoreConflict):
-                    store._drop_writer()
-        except sqlite3.Error as failure:
-            store._drop_writer()
-            if error is None:
-                raise wrapped(failure) from failure
-        finally:
-            store._lock.release()
-
-
-class _ReadContext:
-    """One consistent view; its connection goes back to the pool unless it failed."""
-
-    __slots__ = ("_connection", "_pool", "_reader", "_store")
-
-    _pool: list[sqlite3.Connection]
-    _connection: sqlite3.Connection
-    _reader: SqliteReader
-
-    def __init__(self, store: SqliteStore):
-        self._store = store
-
-    def __enter__(self) -> SqliteReader:
-        self._pool = self._store._current_pool()
-        self._connection = self._store._take(self._pool)
-        try:
-            self._connection.execute("BEGIN")
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise wrapped(error) from error
-        self._reader = SqliteReader(self._connection)
-        return self._reader
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        store = self._store
-        if isinstance(error, StoreError):
-            self._connection.close()
-            return
-        try:
-            self._connection.execute("ROLLBACK")
-        except sqlite3.Error as failure:
-            self._connection.close()
-            if error is None:
-                raise wrapped(failure) from failure
-            return
-        if store._closed or self._pool is not store._pool:
-            self._connection.close()
-            return
-        self._pool.append(self._connection)
-        store._extend_index(self._reader.unindexed)
-
-
 # Writing rows inside the one exclusive transaction; the hot path is a handful of statements.
 
 _INSERT_LEAF: Final = (
@@ -362,11 +333,11 @@ _NO_PAYLOAD: Final = (None, None, None)
 _BUMP: Final = "UPDATE control SET epoch = epoch + 1 RETURNING epoch"
 
 
-class SqliteTransaction(SqliteReader):
+class SqliteTransaction(SqliteReader, eq=False):
     """`core.ports.Transaction` over the writer's connection."""
 
-    written = 0  # rows
-    erased = False
+    written: int = 0  # rows
+    erased: bool = False
 
     def append(self, entries: Sequence[Entry], payloads: Sequence[Payload], nodes: Sequence[Node], head: Head) -> None:
         """Add leaves at the end and move the head, with a seal that it has; `bump_epoch` alone writes its `epoch`.
