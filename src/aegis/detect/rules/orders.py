@@ -85,6 +85,7 @@ _PARTICIPLE: Final = Lazy(rb"(?i)(?:ing|ed|ion|ment|er|or)$")
 _FOLLOWED: Final = Lazy(rb"^[:,>)]?\s*(?:please\s+)?([\p{Ll}][\p{Ll}'-]{2,16})\s+[^\s.]+\s+[^\s.]+")
 _CLOSED: Final = Lazy(rb"^[\])*_\"'`]+(?:$|([:,]))")  # what closes a remark around a reader
 _LACKING: Final = Lazy(rb"(?i)^\W*(?:without|ohne|sans|sin|senza|sem|zonder|bez)\b")
+_FOR_A_THING: Final = Lazy(rb"(?i)^\s+for\s+(?:an?|the|their|his|her|any|more|passwords?|secrets?|keys?|tokens?)\b")
 _TARGETS: Final = ("place", "amount")
 _HYPHENED: Final = Lazy(rb"[^\s\"(<>]*-$")
 _OPENING: Final = b" \t\r\n-*#>/<!\"'()[]:;,.|`_"
@@ -218,8 +219,10 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         else:
             turn = compiled("turn").search(own)
             asked = own if turn is None else own[: turn.start()]
-            if reader == "device" or (compiled("duty").search(asked) is None and not _has_to(asked)):
+            if reader == "device" or (compiled("duty").search(asked) is None and not _has_to(lead, asked)):
                 return {}
+    elif _FOR_A_THING.match(own) is not None:
+        return {}  # `never ask the user for a key`
     else:
         said, meant = set(), False
         asked = past + lead + found + own + further
@@ -332,10 +335,14 @@ def _is_told(own: bytes) -> bool:
     return told is not None and function_word().match(told.group(1)) is None
 
 
-def _has_to(asked: bytes) -> bool:
+def _has_to(lead: bytes, asked: bytes) -> bool:
     """Whether what follows a reader is his deed in a list of tasks: `assistant to pay the bill`."""
     stripped = asked.lstrip()
-    return stripped[:3].lower() == b"to " and compiled(*DEEDS).match(stripped[3:]) is not None
+    return (
+        stripped[:3].lower() == b"to "
+        and compiled(*DEEDS).match(stripped[3:]) is not None
+        and _is_compound(_UTTERED.split(lead)[-1].lstrip(_OPENING))
+    )
 
 
 def _is_a_person(reader: str, said: set[str]) -> bool:
