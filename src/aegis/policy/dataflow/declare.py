@@ -117,8 +117,8 @@ _PAYEES: Final = frozenset({"iban", "payee", "beneficiary", "account", "wallet",
 # What is passed to choose what is shown; one more word makes a deed of it.
 _ASKED: Final = frozenset({
     "date", "day", "week", "month", "year", "season", "period", "from", "to", "start", "end", "since", "until",
-    "before", "after", "limit", "page", "offset", "cursor", "query", "search", "filter", "sort", "id", "ids", "status", "type",
-    "kind", "category", "section", "max", "min", "results",
+    "before", "after", "limit", "page", "offset", "cursor", "query", "search", "filter", "sort", "id", "ids", "status",
+    "type", "kind", "category", "section", "max", "min", "results",
 })  # fmt: skip
 _PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
 _READING: Final = frozenset({
