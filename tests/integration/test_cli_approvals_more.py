@@ -8,13 +8,14 @@ import pty
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from support.shell import AEGIS, RunningGateway, aegis, environment, gateway, read_json
+from support.shell import AEGIS, RunningGateway, aegis, aegis_python, environment, gateway, read_json
 
 WAIT_S = 120  # for a condition, on a machine that does much else
 CONFIG = """version: 1
@@ -229,11 +230,9 @@ class Headless:
     """An agent without a terminal, in a process of its own."""
 
     def __init__(self, office: Office, mode: str, attempts: int = 1, env: dict[str, str] | None = None):
-        import sys
-
         reads, writes = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HEADLESS, office.running.url, office.agent["AEGIS_API_KEY"], mode,
+            [aegis_python(), "-c", HEADLESS, office.running.url, office.agent["AEGIS_API_KEY"], mode,
              mode or "env", str(attempts)],
             stdin=subprocess.PIPE, stdout=writes, env=environment(env),
         )  # fmt: skip
@@ -286,6 +285,7 @@ def test_headless_wait_goes_on_with_the_answer(office: Office, answer: str) -> N
     held: list[dict[str, Any]] = []
     while not held and run.process.poll() is None:
         held = waiting(office, session)
+        time.sleep(0.1)
     assert office.approvals(answer, held[0]["id"]).returncode == 0
     run.output.printed("result done" if answer == "approve" else "refused approval_denied")
     assert run.end().count("paid 1") == (answer == "approve")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from support.shell import stand_in
+from support.shell import aegis_python, stand_in
 
 RUN: Final = {"python", "sh"}
 TIMEOUT_S: Final = 60
@@ -95,7 +95,7 @@ class Reader:
         path.chmod(0o600)
 
     def _start(self, block: Block) -> subprocess.Popen[str]:
-        command = [sys.executable, "-"] if block.language == "python" else ["bash", "-euo", "pipefail", "-s"]
+        command = [str(aegis_python()), "-"] if block.language == "python" else ["bash", "-euo", "pipefail", "-s"]
         process = subprocess.Popen(
             command,
             cwd=self.place,
@@ -125,7 +125,7 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AEGIS_")}
-        path = os.pathsep.join((str(stand_in()), str(Path(sys.executable).parent), kept.get("PATH", "")))
+        path = os.pathsep.join((str(stand_in().parent), str(Path(sys.executable).parent), kept.get("PATH", "")))
         # Compiled rules are cached for the user: a page with a home of its own would compile them again.
         cache = kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         own = {"HOME": str(self.place), "PATH": path, "XDG_CACHE_HOME": cache, "PYTHONPATH": ""}
