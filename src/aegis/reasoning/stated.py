@@ -143,13 +143,16 @@ def denies_deed(reasoning: Reasoning, tool: str, arguments: bytes) -> bool:
         at = next((at for at, word in enumerate(said) if word in words.denials), -1)
         if at < 0 or not words.besides.isdisjoint(said):
             continue
-        said = said[at:] if said[at] == "without" else said  # what stands before it is what is done
-        at = said.index(next(word for word in said if word in words.denials))
-        near = said[at + 1 : at + 1 + _NEAR] or said[-_NEAR:]  # `I grant nothing`
+        before, behind = said[:at], said[at + 1 :][:_NEAR]
+        if said[at] == "without":  # what stands before it is what is done
+            before, said = [], said[at:]
+        near = behind or (before if said[at] in words.whole else ())  # `I grant nothing`
         deed = next((word for word in near if word in words.deeds), "")
         if not deed or words.deeds[deed].isdisjoint(called):
             continue
-        own = frozenset(said) - {said[at], deed} - words.neutral
+        if behind and not words.deeds[deed].isdisjoint(before):
+            continue  # `delete these and do not delete those`
+        own = frozenset(said) - {deed} - words.denials - words.neutral
         if own <= called or not words.whole.isdisjoint(said):
             denied, end = True, part.end()
     return denied and not words.acts.search(text[end:])

@@ -57,6 +57,7 @@ def test_only_the_last_words_before_a_call_count() -> None:
         ("I am not sending it.", "send_email", b"{}", True),
         ("I am not sending it. Now I send it.", "send_email", b"{}", False),
         ("I don't install anything.", "send_email", b"{}", False),
+        ("Delete all logs here and do not delete those below.", "run_shell", b'{"command":"rm *.log"}', False),
         ("No payment is made.", "transfer_money", b"{}", True),
         ("Je ne supprime rien.", "delete_file", b"{}", True),
     ],
