@@ -51,7 +51,7 @@ class Behaviour(Participant):
     def take(self, asked: DecisionAttempt) -> Iterator[Part]:
         """What a call takes from the budgets of agents and sessions, and the trust in its agent."""
         if asked.policy.behaviour.reads_trust:
-            yield ShownTrust(self._trusts.score(asked.subject.agent))
+            yield ShownTrust(self._trusts, asked.subject.agent)
         if asked.policy.behaviour.budgets and not is_judge(asked.subject.principal):
             yield CallBudget(asked, self._clock)
 
@@ -71,7 +71,7 @@ class Behaviour(Participant):
         budget = budget_of(asked, evaluation, parts) if rules.budgets else None
         if budget is not None:
             yield from budget.reports(self._store)
-        now, looped = self._clock(), None
+        now, looped = asked.now, None
         if rules.loops.mode != "off":
             looped = self._loops.report(asked, rules.loops, now)
             if looped is not None:
