@@ -237,7 +237,8 @@ class _Program:
     # What calls do
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
-        if entry.on and not any(word in self._called_on(parts) for word in entry.on):
+        owner = self._called_on(parts) if entry.on or entry.unless else ""
+        if (entry.on and not any(word in owner for word in entry.on)) or any(word in owner for word in entry.unless):
             return
         if entry.says and not says(entry.says, parts):
             return

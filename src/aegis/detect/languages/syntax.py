@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tree_sitter import Language, Node, Query
 
@@ -165,10 +166,22 @@ def _capsule(address: int) -> object:
     return capsule
 
 
+# What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
+_SHELL_LINE: Final = Lazy(r"(?m)^[ \t]*(?:\w+\s*=\s*)?!{1,2}[ \t]*([^\s=].*)$")
+_SCRIPT_CELL: Final = Lazy(r"(?s)\A\s*%%(?:bash|sh|zsh|script\s+\S+|!)[^\n]*\n(.*)\z")
+
+
+def _told_shell(match: Any) -> str:
+    return f"get_ipython().system({json.dumps(match.group(1))})"
+
+
 def spelled(text: str, language: CodeLanguage) -> str:
     """The text as the grammar of its language reads it."""
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
+    if language == "python" and ("!" in text or "%%" in text):
+        text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
+        return str(_SHELL_LINE.sub(_told_shell, text))
     if language == "java":
         for pattern, other in _JAVA:
             text = pattern.sub(other, text)

@@ -162,7 +162,7 @@ _EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
 _FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
 _LEADING_BRACES: Final = Lazy(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
 _VARIABLE: Final = Lazy(
-    r"""(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
+    r"""(?:^|[;&'"]\s*)set\s+(?:-[a-zA-Z]{1,4}\s+)?(?P<fish>[A-Za-z_]\w{0,63})\s+(?P<given>[\w./:@%+,~-]{1,400})|(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
     r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
 )
 _DIGITS: Final = frozenset("0123456789")
@@ -185,7 +185,14 @@ def expanded_words(text: str) -> str:
         text = _without_ifs(text)
     if "{" in text and "," in text:
         text = _LEADING_BRACES.sub(_lead, text)
+    if "${" in text and ":" in text:
+        text = _UNNAMED.sub(r"\1", _ASSURED.sub(r"$\1", text))
     return text
+
+
+# What stands for a variable alone, and for nothing but what it says: `${HOME:?}`, `${HOME%/}`, and `${:-text}` of zsh.
+_ASSURED: Final = Lazy(r"\$\{([A-Za-z_]\w{0,63})(?::?\?[^{}$]{0,200}|%/)\}")
+_UNNAMED: Final = Lazy(r"\$\{:-([\w./~-]{1,200})\}")
 
 
 def with_variables(text: str) -> str | None:
@@ -193,7 +200,7 @@ def with_variables(text: str) -> str | None:
 
     They are another reading, and none in place of the text: whether a setting holds where it is used is not known.
     """
-    if "$" not in text or "=" not in text:
+    if "$" not in text or ("=" not in text and "set " not in text):
         return None
     read = _Variables().read
     changed = [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
@@ -205,14 +212,21 @@ class _Variables:
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
+        self._divides = ""  # what the program says that words are divided by
 
     def read(self, match: Any) -> str:
         """Keep what an assignment sets; what stands in place of a variable that was set before."""
         whole: str = match.group()
         name = match.group("name")
-        if name is None:
-            return self._values.get(match.group("used") or match.group("braced"), whole)
-        self._values[name] = match.group("value") or match.group("single") or match.group("double") or ""
+        if match.group("fish"):  # as fish says it
+            self._values[match.group("fish")] = match.group("given")
+        elif name is None:
+            value = self._values.get(match.group("used") or match.group("braced"), whole)
+            return value.replace(self._divides, " ") if self._divides else value
+        else:
+            value = match.group("value") or match.group("single") or match.group("double") or ""
+            self._values[name] = value
+            self._divides = value if name == "IFS" and len(value) == 1 else self._divides
         return whole
 
 
