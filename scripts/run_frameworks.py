@@ -1,6 +1,6 @@
 """Run the contract of adapters over every framework, each with its real package in an environment of its own kind.
 
-    python scripts/run_frameworks.py [--only-oldest] [--record] [NAME ...]
+    python scripts/run_frameworks.py [--only-oldest] [--record] [--beside N] [NAME ...]
 
 An environment is `requirements/frameworks/<environment>.in` with its hashed lock. Its first line names the
 frameworks that live in it: `# frameworks: langchain openai_agents`. It is built under `.cache/frameworks` once for
@@ -102,6 +102,8 @@ def test(environment: Environment, framework: str, lock: threading.Lock, *, reco
     began = time.monotonic()
     own = {name: value for name, value in os.environ.items() if not _OURS.match(name)}
     own |= {"AEGIS_TEST_FRAMEWORK": framework, "PYTHONPATH": str(ROOT / "src"), "PYTHONFAULTHANDLER": "1"}
+    if framework == environment.frameworks[0]:
+        own["AEGIS_TEST_TOGETHER"] = "1"
     if record:
         RESULTS.mkdir(exist_ok=True)
         own["AEGIS_TEST_RECORD"] = str(result_of(framework, oldest=environment.name.endswith(OLDEST)))
@@ -142,6 +144,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only-oldest", action="store_true", help="the oldest supported version of each instead")
     parser.add_argument("--record", action="store_true", help="keep the results for the reference page")
+    parser.add_argument("--beside", type=int, default=2 * (os.cpu_count() or 1), help="how many run at a time")
     parser.add_argument("names", nargs="*", help="the frameworks to test; all without a name")
     given = parser.parse_args()
     wanted = [
@@ -158,7 +161,7 @@ def main() -> int:
     for environment in dict.fromkeys(environment for environment, _ in wanted):
         build(environment)
     lock = threading.Lock()
-    with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:  # half of a run is waiting
+    with ThreadPoolExecutor(given.beside) as pool:  # half of a run is waiting
         passed = list(pool.map(lambda one: test(one[0], one[1], lock, record=given.record), wanted))
     return 0 if all(passed) else 1
 

@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 
 from aegis import __version__
+from aegis.sdk import hooking
 from frameworks.model import Framework, Way
 
 NAME = os.environ.get("AEGIS_TEST_FRAMEWORK", "")
 RECORD = os.environ.get("AEGIS_TEST_RECORD", "")  # the file that the results are written to, if they are kept
+# Hooks whatever is installed, as a program does; where it is not set, what this framework is hooked by. The frameworks
+# of an environment are loaded and hooked together once, and not with each of them again.
+TOGETHER = "AEGIS_TEST_TOGETHER" in os.environ
 # Tests that are about one framework.
 # CrewAI lives with the first major version of `mcp`.
 ALONE = {
@@ -41,6 +45,12 @@ ALONE = {
     "test_pydantic_ai.py": "pydantic_ai",
     "test_smolagents_code.py": "smolagents",
 }
+
+
+def pytest_configure() -> None:
+    """Leave the other frameworks of the environment alone where they were not asked for."""
+    if NAME and not TOGETHER:
+        vars(hooking)["ADAPTERS"] = tuple(f"aegis.adapters.{name}" for name in framework().adapters)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

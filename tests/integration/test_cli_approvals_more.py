@@ -8,6 +8,7 @@ import pty
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -286,6 +287,7 @@ def test_headless_wait_goes_on_with_the_answer(office: Office, answer: str) -> N
     held: list[dict[str, Any]] = []
     while not held and run.process.poll() is None:
         held = waiting(office, session)
+        time.sleep(0.1)
     assert office.approvals(answer, held[0]["id"]).returncode == 0
     run.output.printed("result done" if answer == "approve" else "refused approval_denied")
     assert run.end().count("paid 1") == (answer == "approve")

@@ -23,8 +23,8 @@ from aegis.core.ports import Search
 from aegis.proxies.hooks import routes
 from aegis.proxies.hooks.door import LENGTH, SOCKET, message
 from support.served import Served, served
+from support.shell import AEGIS, stand_in
 
-AEGIS = Path(sys.executable).with_name("aegis")
 CONFIG = """
 version: 1
 limits: {rate: unlimited}
@@ -126,7 +126,7 @@ class TestAskingTheGateway:
     def test_the_files_in_which_the_hook_stands_are_protected(self, tmp_path: Path) -> None:
         home, project = tmp_path / "home", tmp_path / "project"
         project.mkdir()
-        install = [str(AEGIS), "hook", "install", "claude", "--project", str(project), "--home", str(home)]
+        install = [str(stand_in()), "hook", "install", "claude", "--project", str(project), "--home", str(home)]
         subprocess.run(install, check=True, capture_output=True)
         settings = project / ".claude" / "settings.json"
         with served(home, CONFIG):
@@ -282,8 +282,8 @@ def test_approvals_given_without_a_gateway_count_when_one_runs(tmp_path: Path) -
     key = create_key(state, roles=["approver"], by="test", name="eve").text
     state.close()
     env = {**os.environ, "AEGIS_API_KEY": key, "AEGIS_HOME": str(home)}
-    listed = subprocess.run([AEGIS, "approvals", "list", "--json"], env=env, capture_output=True, check=True)
+    listed = subprocess.run([stand_in(), "approvals", "list", "--json"], env=env, capture_output=True, check=True)
     (approval,) = json.loads(listed.stdout)["items"]
-    subprocess.run([AEGIS, "approvals", "approve", approval["id"]], env=env, check=True, capture_output=True)
+    subprocess.run([stand_in(), "approvals", "approve", approval["id"]], env=env, check=True, capture_output=True)
     with served(home, CONFIG):
         assert hook(home, before("Deploy", {"to": "prod"}, "toolu_2")).returncode == 0

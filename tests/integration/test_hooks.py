@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,8 @@ from aegis.bootstrap import open_state
 from aegis.bootstrap.credentials import create_key
 from support.deployments import deployment
 from support.served import served
-from support.shell import aegis
+from support.shell import AEGIS, aegis, stand_in
 
-AEGIS = Path(sys.executable).with_name("aegis")
 CONFIG = """
 version: 1
 limits: {rate: unlimited}
@@ -106,7 +104,9 @@ class TestCalls:
 
     def test_the_agent_cannot_take_its_hook_away(self, home: Home) -> None:
         env = {"HOME": str(home.parent)}
-        subprocess.run([AEGIS, "hook", "install", "claude"], check=True, env={**os.environ, **env}, capture_output=True)
+        subprocess.run(
+            [stand_in(), "hook", "install", "claude"], check=True, env={**os.environ, **env}, capture_output=True
+        )
         settings = home.parent / ".claude" / "settings.json"
         assert hook(home, before("Write", {"file_path": str(settings), "content": "{}"})).returncode == 2
         assert hook(home, before("Bash", {"command": f"rm {settings}"}, call="toolu_2")).returncode == 2
@@ -151,7 +151,7 @@ class TestHeldCalls:
         state.close()
         env = {"AEGIS_API_KEY": key, "AEGIS_HOME": str(home), "AEGIS_CONFIG": str(home / "aegis.yaml")}
         listed = subprocess.run(
-            [AEGIS, "approvals", "list", "--json"],
+            [stand_in(), "approvals", "list", "--json"],
             env={**os.environ, **env},
             capture_output=True,
             text=True,
@@ -159,7 +159,7 @@ class TestHeldCalls:
         )
         items = json.loads(listed.stdout)
         (approval,) = items["items"] if isinstance(items, dict) else items
-        subprocess.run([AEGIS, "approvals", "approve", approval["id"]], env={**os.environ, **env}, check=True)
+        subprocess.run([stand_in(), "approvals", "approve", approval["id"]], env={**os.environ, **env}, check=True)
         second = hook(home, before("Deploy", {"to": "prod"}, call="toolu_2"))
         assert (second.returncode, second.stderr) == (0, "")
         seen = hook(home, after("Deploy", {"to": "prod"}, "deployed", call="toolu_2"))
@@ -224,7 +224,7 @@ class TestFailingClosed:
 
     def test_the_installed_line_is_exit_2_even_where_the_program_is_gone_or_killed(self, home: Home) -> None:
         subprocess.run(
-            [AEGIS, "hook", "install", "claude"],
+            [stand_in(), "hook", "install", "claude"],
             check=True,
             env={**os.environ, "HOME": str(home.parent)},
             capture_output=True,
@@ -272,7 +272,7 @@ class TestInstalling:
         path.chmod(0o640)
 
         def run(*words: str) -> Any:
-            done = subprocess.run([AEGIS, "hook", *words, "--json"], env=env, capture_output=True, text=True)
+            done = subprocess.run([stand_in(), "hook", *words, "--json"], env=env, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             return json.loads(done.stdout)
 
@@ -292,7 +292,7 @@ class TestInstalling:
         path.parent.mkdir()
         path.write_text("{// comment\n}")
         env = {**os.environ, "HOME": str(tmp_path)}
-        done = subprocess.run([AEGIS, "hook", "install", "claude"], env=env, capture_output=True, text=True)
+        done = subprocess.run([stand_in(), "hook", "install", "claude"], env=env, capture_output=True, text=True)
         assert done.returncode == 2
         assert path.read_text() == "{// comment\n}"
         assert list(path.parent.iterdir()) == [path]
@@ -301,7 +301,7 @@ class TestInstalling:
         config = tmp_path / "aegis.yaml"
         config.write_text("version: 1\nprofile: unheard-of\n")
         config.chmod(0o600)
-        words = [str(AEGIS), "hook", "install", "claude", "--config", str(config)]
+        words = [str(stand_in()), "hook", "install", "claude", "--config", str(config)]
         done = subprocess.run(words, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True)
         assert done.returncode == 2
         assert f"{config}:2" in done.stderr

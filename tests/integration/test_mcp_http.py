@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 
 from support.mcp_suite import await_port
 from support.served import Served, served
+from support.shell import mcp_python
 
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 KEY = "upstream-key-0123456789"
@@ -48,9 +48,8 @@ def serving(file: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    code = f"import sys; sys.argv=['x']; import mcp_server; mcp_server.build().run('streamable-http', port={port})"
-    env = {**os.environ, "PYTHONPATH": str(SERVER.parent), "MCP_CALLS": str(file)}
-    with subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL) as server:
+    env = {**os.environ, "MCP_CALLS": str(file)}
+    with subprocess.Popen([mcp_python(), SERVER, str(port)], env=env, stderr=subprocess.DEVNULL) as server:
         try:
             await_port(port)
             yield f"http://127.0.0.1:{port}/mcp"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tomllib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,8 +21,8 @@ from pydantic import FileUrl
 from support.deployments import deployment
 from support.mcp_suite import against_client, everything, needs_suite
 from support.mcp_web import Web, web
+from support.shell import AEGIS, mcp_python, stand_in
 
-AEGIS = Path(sys.executable).with_name("aegis")
 CLIENT = Path(__file__).parents[1] / "support" / "mcp_suite_client.py"
 CONFIG = """
 version: 1
@@ -45,7 +44,7 @@ def home(tmp_path: Path) -> Path:
 async def connected(home: Path, url: str, *options: str, mode: str = "legacy", **more: Any) -> AsyncIterator[Client]:
     words = ["mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml"), *options]
     env = {**os.environ, **more.pop("env", {})}
-    server = StdioServerParameters(command=str(AEGIS), args=[*words, "--upstream", url], env=env)
+    server = StdioServerParameters(command=str(stand_in()), args=[*words, "--upstream", url], env=env)
     with anyio.fail_after(90):
         async with Client(server, mode=mode, **more) as client:
             yield client
@@ -119,9 +118,9 @@ async def test_a_server_that_is_gone_is_an_error_of_the_request(home: Path) -> N
 def test_the_suite_for_clients_says_the_same_through_the_wrapped_connection(
     home: Path, tmp_path: Path, scenario: str
 ) -> None:
-    command = f"{sys.executable} {CLIENT}"
+    command = f"{mcp_python()} {CLIENT}"
     direct = against_client(scenario, command, tmp_path / "direct")
-    wrapped = f"{command} {AEGIS} mcp wrap --home {home} --config {home / 'aegis.yaml'} --upstream"
+    wrapped = f"{command} {stand_in()} mcp wrap --home {home} --config {home / 'aegis.yaml'} --upstream"
     through = against_client(scenario, wrapped, tmp_path / "through")
     # When a client comes back, to the millisecond, depends on the machine.
     timed = ("client-sse-retry-timing",)
@@ -133,7 +132,7 @@ def test_the_suite_for_clients_says_the_same_through_the_wrapped_connection(
 class TestInstalling:
     def run(self, home: Path, *words: str) -> tuple[int, Any]:
         env = {**os.environ, "HOME": str(home)}
-        done = subprocess.run([AEGIS, "mcp", *words, "--json"], env=env, capture_output=True, text=True)
+        done = subprocess.run([stand_in(), "mcp", *words, "--json"], env=env, capture_output=True, text=True)
         return done.returncode, json.loads(done.stdout)
 
     @pytest.mark.parametrize(
@@ -231,7 +230,7 @@ model = "small"
         path.parent.mkdir()
         path.write_text(own)
         env = {**os.environ, "HOME": str(tmp_path)}
-        done = subprocess.run([AEGIS, "mcp", "install", "codex"], env=env, capture_output=True, text=True)
+        done = subprocess.run([stand_in(), "mcp", "install", "codex"], env=env, capture_output=True, text=True)
         assert done.returncode == 2
         assert path.read_text() == own
         assert list(path.parent.iterdir()) == [path]
@@ -253,7 +252,7 @@ model = "small"
             own = {"url": server.url, "headers": {"Authorization": "Bearer secret-token"}}
             path.write_text(json.dumps({"mcpServers": {"test": own}}))
             words = ["mcp", "install", "cursor", "--project", str(project), "--home", str(home)]
-            await anyio.run_process([str(AEGIS), *words, "--config", str(home / "aegis.yaml")])
+            await anyio.run_process([str(stand_in()), *words, "--config", str(home / "aegis.yaml")])
             entry = json.loads(path.read_text())["mcpServers"]["test"]
             line = StdioServerParameters(
                 command=entry["command"], args=entry["args"], env={**os.environ, **entry["env"]}

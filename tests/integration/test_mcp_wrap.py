@@ -23,8 +23,8 @@ from aegis.bootstrap.credentials import create_key
 from aegis.core.ports import Search
 from support.deployments import deployment
 from support.served import served
+from support.shell import AEGIS, mcp_python, stand_in
 
-AEGIS = Path(sys.executable).with_name("aegis")
 SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"
 CONFIG = """
 version: 1
@@ -44,12 +44,15 @@ def home(tmp_path: Path) -> Path:
     return place
 
 
+def wrapping(home: Path) -> list[str]:
+    return ["mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml")]
+
+
 def parameters(home: Path, *options: str, env: dict[str, str] | None = None) -> StdioServerParameters:
-    words = ["mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml"), *options]
     calls = {"MCP_CALLS": str(home.parent / "calls"), "PYTHONPATH": str(SERVER.parents[1])}
     return StdioServerParameters(
-        command=str(AEGIS),
-        args=[*words, "--", sys.executable, str(SERVER)],
+        command=str(stand_in()),
+        args=[*wrapping(home), *options, "--", str(mcp_python()), str(SERVER)],
         env={**os.environ, **calls, **(env or {})},
     )
 
@@ -170,8 +173,8 @@ async def test_a_rug_pull_between_connections_is_refused_until_the_change_is_acc
         assert (await client.call_tool("add", {"a": 1, "b": 1})).is_error
         assert text(await client.call_tool("look_up", {"word": "x"})) == "x: a word"
     accept = ["tools", "pin", "--replace", "--server", "mcp:test", "--home", str(home)]
-    server = ["env", "MCP_CHANGED=1", f"PYTHONPATH={SERVER.parents[1]}", sys.executable, str(SERVER)]
-    await anyio.run_process([str(AEGIS), *accept, "--", *server])
+    server = ["env", "MCP_CHANGED=1", f"PYTHONPATH={SERVER.parents[1]}", str(mcp_python()), str(SERVER)]
+    await anyio.run_process([str(stand_in()), *accept, "--", *server])
     async with connected(home, env={"MCP_CHANGED": "1"}) as client:
         assert text(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
 
@@ -239,7 +242,7 @@ async def test_over_a_gateway_the_same_is_in_force(tmp_path: Path) -> None:
 
 class TestHostileLines:
     def spoken(self, home: Path, *lines: bytes, server: str) -> list[dict[str, Any]]:
-        words = [str(AEGIS), "mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml")]
+        words = [str(stand_in()), *wrapping(home)]
         done = subprocess.run(
             [*words, "--", sys.executable, "-c", server], input=b"".join(lines), capture_output=True, timeout=60
         )
@@ -264,7 +267,7 @@ class TestHostileLines:
             f"    result = {{'seen': message['method'], 'protocolVersion': '{version}'}}\n"
             "    print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': result}), flush=True)\n"
         )
-        words = [str(AEGIS), "mcp", "wrap", "--name", "test", "--home", str(home), "--config", str(home / "aegis.yaml")]
+        words = [str(stand_in()), *wrapping(home)]
         with subprocess.Popen(
             [*words, "--", sys.executable, "-c", server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as wrapped:
@@ -284,7 +287,7 @@ class TestHostileLines:
             assert answers[2]["result"]["isError"] is True
 
     def test_a_server_that_is_not_there_is_said_in_one_line(self, home: Path) -> None:
-        words = [str(AEGIS), "mcp", "wrap", "--home", str(home), "--", "/nowhere/server"]
+        words = [str(stand_in()), "mcp", "wrap", "--home", str(home), "--", "/nowhere/server"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2
         assert "cannot be started" in done.stderr
@@ -306,7 +309,7 @@ class TestInstalling:
         path.write_text(json.dumps(own))
 
         def run(*words: str) -> Any:
-            done = subprocess.run([AEGIS, "mcp", *words, "--json"], env=env, capture_output=True, text=True)
+            done = subprocess.run([stand_in(), "mcp", *words, "--json"], env=env, capture_output=True, text=True)
             return done.returncode, json.loads(done.stdout)
 
         code, said = run("install", "cursor")
@@ -331,7 +334,7 @@ class TestInstalling:
         path.write_text(json.dumps({"mcpServers": {"test": {"command": sys.executable, "args": [str(SERVER)]}}}))
         words = ["mcp", "install", "cursor", "--project", str(project), "--home", str(home)]
         words += ["--config", str(home / "aegis.yaml")]
-        subprocess.run([AEGIS, *words], check=True, capture_output=True)
+        subprocess.run([stand_in(), *words], check=True, capture_output=True)
         entry = json.loads(path.read_text())["mcpServers"]["test"]
 
         async def use() -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import aegis
-from aegis.bootstrap import open_state
+from aegis.bootstrap import State, open_state
 from aegis.cli.doctor.home import log
 from aegis.cli.doctor.model import Patient
 from aegis.cli.verifying import verify_home
 from aegis.core.call import ToolCall
 from aegis.core.ports import Document
 from aegis.errors import StoreCorrupt
+from aegis.store.sealed import SealedStore
 from support.deployments import deployment
 from support.postgres import Server
 from support.shell import aegis as run_aegis
@@ -47,6 +49,7 @@ def test_the_collections_are_found() -> None:
 class Place:
     home: Path
     outside: Outside
+    state: State
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -70,7 +73,8 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                         Document(collection=collection, key=key, version=version, state="open", body=body)
                     )
     running.close()
-    yield Place(home=home, outside=outside)
+    with closing(open_state(home / "aegis.yaml", home)) as state:
+        yield Place(home=home, outside=outside, state=state)
 
 
 def named(home: Path) -> tuple[list[str], list[str]]:
@@ -91,27 +95,25 @@ def test_a_document_that_was_written_past_aegis_is_refused_when_it_is_used(
 ) -> None:
     spoil, key, said = BREAKS[kind]
     before = {name: place.outside.get(collection, name) for name in ("one", "two", "three")}
-    state = open_state(place.home / "aegis.yaml", place.home)
+    store = place.state.store
+    assert isinstance(store, SealedStore)
     try:
         spoil(place.outside, collection)
-        with state.store.reader() as reader, pytest.raises(StoreCorrupt, match=f"document of `{collection}` {said}"):
+        with store.reader() as reader, pytest.raises(StoreCorrupt, match=f"document of `{collection}` {said}"):
             reader.document(collection, key)
-        with state.store.transaction() as transaction, pytest.raises(StoreCorrupt):
+        with store.transaction() as transaction, pytest.raises(StoreCorrupt):
             transaction.document(collection, key)
-        with state.store.reader() as reader, pytest.raises(StoreCorrupt):
+        with store.reader() as reader, pytest.raises(StoreCorrupt):
             reader.documents(collection)
         if kind != "copied to another key":
-            with state.store.reader() as reader, pytest.raises(StoreCorrupt):
+            with store.reader() as reader, pytest.raises(StoreCorrupt):
                 reader.documents(collection, state="open")
-        with state.store.reader() as reader:
-            assert (key, said) in {
-                (one.key, one.wrong)
-                for one in state.store.defects()  # type: ignore[attr-defined]
-            }
+        assert (key, said) in {(one.key, one.wrong) for one in store.defects()}
     finally:
         for name, row in before.items():
             place.outside.put(collection, name, row)
-        state.close()
+    with store.reader() as reader:
+        assert len(reader.documents(collection)) >= 2  # whole again, for the next
 
 
 @pytest.mark.parametrize("kind", BREAKS)

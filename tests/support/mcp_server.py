@@ -1,12 +1,14 @@
 """A server of the Model Context Protocol with the official package: what a proxy has to pass, and what it must not.
 
-Run as a program it serves standard input and output. What it was asked is written to the file `MCP_CALLS` names, one
-line a call. `MCP_POISON` makes a description an order to the model, `MCP_CHANGED` changes one.
+Run as a program it serves standard input and output, or the port that it is given. What it was asked is written to the
+file `MCP_CALLS` names, one line a call. `MCP_POISON` makes a description an order to the model, `MCP_CHANGED` changes
+one.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -134,4 +136,7 @@ def build() -> MCPServer[Any]:
 
 
 if __name__ == "__main__":
-    build().run("stdio")
+    if len(sys.argv) > 1:
+        build().run("streamable-http", port=int(sys.argv[1]))
+    else:
+        build().run("stdio")

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from support.mcp_server import build, note
 from support.mcp_suite import await_port
+from support.shell import mcp_python
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ def web(tmp_path: Path, *, token: str = "") -> Iterator[Web]:
     tests = str(Path(__file__).parents[1])
     scripts = str(Path(__file__).parents[2] / "scripts")
     env = {**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{scripts}", "MCP_CALLS": str(tmp_path / "calls")}
-    command = [sys.executable, __file__, str(port), token]
+    command = [str(mcp_python()), __file__, str(port), token]
     with subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL) as server:
         try:
             await_port(port)

@@ -125,7 +125,7 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("AEGIS_")}
-        path = os.pathsep.join((str(stand_in()), str(Path(sys.executable).parent), kept.get("PATH", "")))
+        path = os.pathsep.join((str(stand_in().parent), str(Path(sys.executable).parent), kept.get("PATH", "")))
         # Compiled rules are cached for the user: a page with a home of its own would compile them again.
         cache = kept.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         own = {"HOME": str(self.place), "PATH": path, "XDG_CACHE_HOME": cache, "PYTHONPATH": ""}

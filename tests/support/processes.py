@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -16,9 +14,9 @@ from aegis.bootstrap.state import open_state
 from aegis.detect.rules.cache import default_cache_folder
 from support.deployments import TOOLS
 from support.served import Credentials
+from support.shell import Run
 
 CONFIG = f"version: 1\nprofile: standard\nlimits: {{rate: unlimited}}\n{TOOLS}"
-AEGIS = Path(sys.executable).with_name("aegis")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,7 @@ class Process:
 
     home: Path
     port: int
-    process: subprocess.Popen[str]
+    process: Run
     keys: Mapping[str, str]
 
     def ask(self, method: str, path: str, body: Any = None, *, key: str = "bot") -> tuple[int, Any]:
@@ -65,20 +63,11 @@ def gateway_process(
         credentials.add("admin", "admin")
         credentials.add("other", "agent", agent="other")
     keys = {name: credentials.text(name) for name in credentials.issued}
-    with (
-        ExitStack() as stack,
-        subprocess.Popen(
-            [AEGIS, "serve", "--config", file, "--home", home, "--port", str(port), "--workers", str(workers)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if log is None else stack.enter_context(log.open("w")),
-            text=True,
-            env={
-                "PATH": "/usr/bin:/bin",
-                "HOME": str(home),
-                "XDG_CACHE_HOME": str(default_cache_folder().parents[1]),
-            },
-        ) as process,
-    ):
+    words = ("serve", "--config", file, "--home", home, "--port", str(port), "--workers", str(workers))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_CACHE_HOME": str(default_cache_folder().parents[1])}
+    with ExitStack() as stack:
+        written = None if log is None else stack.enter_context(log.open("w")).fileno()
+        process = stack.enter_context(Run(*words, stderr=written, env=env))
         assert process.stdout is not None
         line = process.stdout.readline()
         ready = line.partition("http://127.0.0.1:")[2].split()

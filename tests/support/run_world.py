@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from support.shell import mcp_python
 
 TOOL_SERVER = """
 import os, sys, time
@@ -176,7 +177,7 @@ def write_tools(folder: Path) -> tuple[list[str], Path]:
     program, journal = folder / "office.py", folder / "journal"
     program.write_text(TOOL_SERVER)
     journal.touch()
-    return [sys.executable, str(program), str(journal)], journal
+    return [str(mcp_python()), str(program), str(journal)], journal
 
 
 def config(url: str, command: list[str], *, routes: str, options: str = "{}", more: str = "") -> str:

@@ -71,6 +71,10 @@ class Credentials:
         """The credential of `name`."""
         return self.issued[name].text
 
+    def holder(self, text: str) -> str:
+        """Whose credential it is."""
+        return next(name for name, one in self.issued.items() if one.text == text)
+
 
 @dataclass(kw_only=True)
 class Served:

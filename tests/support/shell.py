@@ -11,15 +11,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, TextIO
 
 import orjson
 
 AEGIS = Path(sys.executable).parent / "aegis"
+START_S = 120  # for a template to load and a run to begin, on a machine that has much else to do
+FINISH_S = 400
 _OURS = ("AEGIS_URL", "AEGIS_API_KEY", "AEGIS_CONFIG", "AEGIS_HOME", "AEGIS_AGENT")
 
 
@@ -29,13 +31,16 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 @cache
-def _template() -> str:
-    """The socket of the one process of this worker that forks for every command; it ends with this process."""
+def _template(*modules: str) -> str:
+    """The socket of the one process of this worker that forks for every run of `aegis`, or of a script over `modules`.
+
+    It ends with this process.
+    """
     folder = tempfile.TemporaryDirectory(prefix="aegis-template-")
     atexit.register(folder.cleanup)
     path = str(Path(folder.name) / "s")
     loaded = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("template.py")), path],
+        [sys.executable, str(Path(__file__).with_name("template.py")), path, *modules],
         stdout=subprocess.PIPE, env=environment(), text=True, start_new_session=True,
     )  # fmt: skip
     atexit.register(loaded.kill)
@@ -44,38 +49,123 @@ def _template() -> str:
     return path
 
 
+class Run:
+    """A run of the command line beside the test: a fork of a process that has loaded it, used like a `Popen` of text.
+
+    `stdout` and `stderr` are what is read of it, where nobody said where it writes.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ):
+        """Start it in the environment `env`, over descriptors that stay the caller's."""
+        self.args = [str(AEGIS), *map(str, arguments)]
+        self.returncode: int | None = None
+        self.stdout: TextIO | None = None
+        self.stderr: TextIO | None = None
+        self._told = b""
+        self._caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._caller.settimeout(START_S)
+        self._caller.connect(_template())
+        given: list[int] = []
+        with ExitStack() as stack:
+            if stdin is None:
+                given.append(os.open(os.devnull, os.O_RDONLY))
+                stack.callback(os.close, given[0])
+            else:
+                given.append(stdin)
+            for name, stream in (("stdout", stdout), ("stderr", stderr)):
+                if stream is None:
+                    ours, stream = os.pipe()
+                    stack.callback(os.close, stream)
+                    setattr(self, name, os.fdopen(ours))
+                given.append(stream)
+            asked = {
+                "argv": self.args,
+                "env": dict(environment() if env is None else env),
+                "cwd": str(cwd or Path.cwd()),
+            }
+            line = json.dumps(asked).encode() + b"\n"
+            sent = socket.send_fds(self._caller, [line], given)
+            self._caller.sendall(line[sent:])
+        self.pid = self._number()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+        self.wait()
+        self._caller.close()
+
+    def _number(self) -> int:
+        while not self._told.endswith(b"\n"):
+            more = self._caller.recv(1)
+            if not more:
+                raise RuntimeError("the process that waits for a run was ended")
+            self._told += more
+        line, self._told = self._told, b""
+        return int(line)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return its status, negative for a signal; raises `TimeoutExpired`."""
+        if self.returncode is None:
+            self._caller.settimeout(timeout)
+            try:
+                self.returncode = self._number()
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Return its status if it has ended."""
+        with suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+
 def aegis(
     *arguments: str | Path, stdin: str = "", env: Mapping[str, str] | None = None, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One finished run of the command line, in a process of its own that is a fork of one that has loaded it."""
-    words = [str(AEGIS), *map(str, arguments)]
-    asked = {"argv": words, "env": environment(env), "cwd": str(cwd or Path.cwd())}
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller,
-    ):
+    """One finished run of the command line, in `env` beside what Aegis does not read of this process's environment."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
-        caller.settimeout(120)
-        caller.connect(_template())
-        line = json.dumps(asked).encode() + b"\n"
-        sent = socket.send_fds(caller, [line], [given.fileno(), out.fileno(), err.fileno()])
-        caller.sendall(line[sent:])
-        with caller.makefile() as told:
-            _, status = int(told.readline()), int(told.readline())
+        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+        with Run(*arguments, **streams, env=environment(env), cwd=cwd) as run:
+            status = run.wait(FINISH_S)
         out.seek(0)
         err.seek(0)
-        return subprocess.CompletedProcess(words, status, out.read().decode(), err.read().decode())
+        return subprocess.CompletedProcess(run.args, status, out.read().decode(), err.read().decode())
 
 
-# What a shell starts in place of `aegis`: it asks the template, and passes on the signals that it gets.
+# What others start in place of a program: it asks a template, and passes on the signals that it gets.
 _STAND_IN = """#!{python} -ISs
 import json, os, signal, socket, sys
 caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 caller.connect({path!r})
-asked = {{"argv": [{aegis!r}, *sys.argv[1:]], "env": dict(os.environ), "cwd": os.getcwd()}}
+asked = {{"argv": [*{before!r}, *sys.argv[1:]], "env": dict(os.environ), "cwd": os.getcwd()}}
 line = json.dumps(asked).encode() + b"\\n"
 caller.sendall(line[socket.send_fds(caller, [line], [0, 1, 2]):])
 told = caller.makefile()
@@ -92,15 +182,25 @@ os._exit(status)
 """
 
 
+def _stand_in(name: str, before: list[str], *modules: str) -> Path:
+    path = _template(*modules)
+    program = Path(path).with_name("bin") / name
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(_STAND_IN.format(python=sys.executable, path=path, before=before))
+    program.chmod(0o755)
+    return program
+
+
 @cache
 def stand_in() -> Path:
-    """The folder of an `aegis` that runs as a fork of the template, for the `PATH` of shells."""
-    path = _template()
-    program = Path(path).with_name("bin") / "aegis"
-    program.parent.mkdir()
-    program.write_text(_STAND_IN.format(python=sys.executable, path=path, aegis=str(AEGIS)))
-    program.chmod(0o755)
-    return program.parent
+    """An `aegis` that runs as a fork of the template, for shells and hosts; its folder has no other program."""
+    return _stand_in("aegis", [str(AEGIS)])
+
+
+@cache
+def mcp_python() -> Path:
+    """A `python SCRIPT ...` that runs as a fork of a process that has loaded the package of MCP and its servers."""
+    return _stand_in("python", [], "mcp.server", "mcp.server.mcpserver", "mcp_types")
 
 
 def read_json(finished: subprocess.CompletedProcess[str]) -> Any:
@@ -114,7 +214,7 @@ class RunningGateway:
 
     url: str
     home: Path
-    process: subprocess.Popen[str]
+    process: Run
 
     def stop(self) -> int:
         """Send SIGTERM and give back the exit code."""
@@ -125,13 +225,12 @@ class RunningGateway:
 @contextmanager
 def gateway(home: Path, *arguments: str | Path) -> Iterator[RunningGateway]:
     """`aegis serve` over `home` on a free port, from its own word that it is ready to SIGTERM."""
-    with subprocess.Popen(
-        [str(AEGIS), "serve", "--home", str(home), "--port", "0", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment(),
-    ) as process:
+    log = os.open(os.devnull, os.O_WRONLY)
+    try:
+        process = Run("serve", "--home", home, "--port", "0", *arguments, stderr=log)
+    finally:
+        os.close(log)
+    with process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

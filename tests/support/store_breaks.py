@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,12 @@ class Outside:
             connection.close()
             return rows
         encoded = [value.encode() if isinstance(value, str) else value for value in values]
-        with psycopg.connect(self._place) as server:
-            found = server.execute(sql.replace("?", "%s").encode(), encoded)
-            return found.fetchall() if found.description else []
+        found = self._server.execute(sql.replace("?", "%s").encode(), encoded)
+        return found.fetchall() if found.description else []
+
+    @cached_property
+    def _server(self) -> psycopg.Connection[tuple[Any, ...]]:
+        return psycopg.connect(str(self._place), autocommit=True)
 
     def get(self, collection: str, key: str) -> Row | None:
         rows = self.run(

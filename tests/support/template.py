@@ -1,7 +1,9 @@
-"""A process that has loaded the command line once, and forks for every run of it: `python template.py SOCKET`.
+"""A process that has loaded much once, and forks for every run of it: `python template.py SOCKET [MODULE ...]`.
 
-A client connects, sends one line of JSON (`argv`, `env`, `cwd`) with the descriptors of its standard streams, and reads
-two lines: the process id of the run, and its exit status, negative for a signal.
+Without a module it is the command line that is loaded, for runs of `aegis`; with some of them it is those, for runs of
+Python scripts. A client connects, sends one line of JSON (`argv`, `env`, `cwd`) with the descriptors of its standard
+streams, and reads two lines: the process id of the run, and its exit status, negative for a signal. Until it hangs up,
+the process id is that of the run and of no other, however long ago it ended; a run that is under way then is killed.
 """
 
 from __future__ import annotations
@@ -10,10 +12,15 @@ import atexit
 import gc
 import json
 import os
+import runpy
+import select
+import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +28,10 @@ PIECE = 1 << 16
 
 
 def _load() -> None:
-    """Load what nearly every command loads: the command line, what opens a home, and the compiled rules."""
-    import aegis.bootstrap.deployment  # noqa: F401  most commands open one
+    """Load what nearly every command loads: the command line, what opens a home or serves it, the compiled rules."""
+    import aegis.bootstrap.deployment  # most commands open one
+    import aegis.server.deciders
+    import aegis.server.processes  # noqa: F401
     from aegis.cli.run import build
     from aegis.config.compile import compile_policy
     from aegis.config.config import load_config
@@ -43,14 +52,35 @@ def _asked(caller: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return json.loads(data), streams
 
 
-def _is_command(caller: socket.socket) -> bool:
-    """Become the process of one command; or, in the one that waits for it, tell how it ended and end."""
+def _ended(child: int, caller: socket.socket) -> int:
+    """Wait for a run, whose process id stays its own, and give its status; it is killed where the client hangs up."""
+    heard, hears = os.pipe()
+    os.set_blocking(hears, False)
+    signal.set_wakeup_fd(hears)
+    signal.signal(signal.SIGCHLD, lambda number, _: None)
+    watched: list[Any] = [heard, caller]
+    while (ended := os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is None:
+        ready, _, _ = select.select(watched, [], [])
+        if caller in ready:
+            os.kill(child, signal.SIGKILL)
+            watched.remove(caller)
+        if heard in ready:
+            os.read(heard, PIECE)
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
+def _is_run(caller: socket.socket) -> bool:
+    """Become the process of one run; or, in the one that waits for it, tell how it ended and end."""
     asked, streams = _asked(caller)
     child = os.fork()
     if child:
-        caller.sendall(b"%d\n" % child)
-        _, status = os.waitpid(child, 0)
-        caller.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        for stream in streams:  # whoever reads what the run writes reads to its end
+            os.close(stream)
+        with suppress(OSError):  # the client hung up
+            caller.sendall(b"%d\n" % child)
+            caller.sendall(b"%d\n" % _ended(child, caller))
+            caller.recv(1)
+        os.waitpid(child, 0)
         os._exit(0)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
@@ -63,12 +93,15 @@ def _is_command(caller: socket.socket) -> bool:
     return True
 
 
-def serve(path: str) -> None:
-    """Fork for every client; returns in the process of each command."""
+def serve(path: str, modules: Sequence[str]) -> None:
+    """Fork for every client; returns in the process of each run."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     door.bind(path)
     door.listen(64)
-    _load()
+    for module in modules:
+        import_module(module)
+    if not modules:
+        _load()
     tasks = Path("/proc/self/task")
     assert not tasks.is_dir() or len(list(tasks.iterdir())) == 1, "a process with threads cannot be forked"
     gc.freeze()  # what is loaded stays: no fork walks it at its end
@@ -77,7 +110,7 @@ def serve(path: str) -> None:
         caller, _ = door.accept()
         if os.fork() == 0:
             door.close()
-            if _is_command(caller):
+            if _is_run(caller):
                 return
         caller.close()
         with suppress(ChildProcessError):
@@ -86,13 +119,19 @@ def serve(path: str) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
-    from aegis.cli import main
-
+    given = sys.argv[2:]
+    serve(sys.argv[1], given)
     try:
+        if given:
+            others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            sys.path[:1] = [str(Path(sys.argv[0]).parent), *filter(None, others)]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+            sys.exit()
+        from aegis.cli import main
+
         main()
     except SystemExit as end:
-        # Taking apart all that was loaded costs more than most commands: it is left to the system.
+        # Taking apart all that was loaded costs more than most runs: it is left to the system.
         if isinstance(end.code, int | None) and threading.active_count() == 1:
             atexit._run_exitfuncs()
             sys.stdout.flush()

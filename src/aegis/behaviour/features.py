@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -27,7 +28,8 @@ MAX_KEPT: Final = 96  # characters of a string whose values are kept for the nex
 MAX_WORD: Final = 24  # characters of a string that counts by itself
 MAX_VALUES: Final = 40  # values of one call: bounds what a call costs
 _HOUR_US: Final = 3_600 * MICROS
-_NESTED: Final = (dict, list)
+_MOST_PROBED: Final = MAX_VALUES * 10  # bytes
+_NESTED: Final = frozenset({dict, list})
 
 
 SAID: Final[Mapping[int, str]] = {
@@ -52,48 +54,57 @@ class CallValue(Struct, frozen=True, gc=False):
     """One value of a call in its context; `near` are values that count as the same where they are known.
 
     `wider` holds it in wider contexts, each with what counts as the same there: asked about where it is new in its own.
-    `further` are values by their distance, for what is new everywhere. A model looks for a value by its `tag` in its
-    `group` of places, and for its context alike: both are worked out once, and values are kept.
+    `further` are values by their distance, for what is new everywhere.
     """
 
     kind: int
     context: int
     value: int
     shown: str
-    near: tuple[tuple[int, slice], ...]
-    wider: tuple[tuple[int, ...], ...]
-    further: tuple[int, ...]
-    tag: int
-    group: slice
-    context_tag: int
-    context_group: slice
+    near: tuple[int, ...] = ()
+    wider: tuple[tuple[int, ...], ...] = ()
+    further: tuple[int, ...] = ()
 
 
-_GROUPS: Final = tuple(slice(start, start + WAYS) for start in range(0, SLOTS, WAYS))
+_PROBE: Final = struct.Struct("<5H")
+probes_in: Final = _PROBE.iter_unpack
 
 
-def _value(
-    kind: int,
-    context: int,
-    value: int,
-    shown: str,
-    near: tuple[int, ...] = (),
-    wider: tuple[tuple[int, ...], ...] = (),
-    further: tuple[int, ...] = (),
-) -> CallValue:
-    """One value, with the places in which it and its context are looked for."""
-    return CallValue(
-        kind, context, value, shown, tuple((one >> 16, _GROUPS[one % GROUPS]) for one in near), wider, further,
-        value >> 16, _GROUPS[value % GROUPS], context >> 16, _GROUPS[context % GROUPS],
-    )  # fmt: skip
+class ValueGroup(Struct, frozen=True, gc=False):
+    """Values that come together, made once and kept.
+
+    `probe` says where a model looks for each of them: its tag and the first of its places, those of its context, and
+    its kind. Most calls bring nothing new, and the values themselves are scattered over memory: they are left alone.
+    """
+
+    values: tuple[CallValue, ...]
+    probe: bytes
 
 
-class LearnedCall(NamedTuple):
-    """One call as it is learned: when (microseconds), its tool, and its values."""
+def _grouped(*values: CallValue) -> ValueGroup:
+    return ValueGroup(
+        values,
+        b"".join(
+            _PROBE.pack(
+                one.value >> 16, one.value % GROUPS * WAYS, one.context >> 16, one.context % GROUPS * WAYS, one.kind
+            )
+            for one in values
+        ),
+    )
+
+
+class LearnedCall(Struct, frozen=True, gc=False):
+    """One call as it is learned: when (microseconds), its tool, its values, and where they are looked for."""
 
     time: int
     tool: int
-    values: Sequence[CallValue]
+    groups: Sequence[ValueGroup]
+    probe: bytes
+
+    @property
+    def values(self) -> list[CallValue]:
+        """The values, of which there are never more than `MAX_VALUES`."""
+        return [one for group in self.groups for one in group.values][:MAX_VALUES]
 
 
 @lru_cache(maxsize=65_536)
@@ -105,26 +116,26 @@ def _hash(*parts: str | int) -> int:
 
 
 def called_of(
-    *, time: int, server: str | None, tool: str, arguments: Mapping[str, Any], size: int, effects: Sequence[str]
+    *, time: int, server: str | None, tool: str, arguments: Mapping[str, Any], size: int, effects: Iterable[str]
 ) -> LearnedCall:
     """One call as it is learned, from what is on record of it."""
     name = f"{server}/{tool}" if server else tool
-    # Tuples that were made before are taken as they are: most calls are made of what was there before.
-    values = list(_frame(name, time // _HOUR_US % 24, size.bit_length(), tuple(effects)))
-    strings = 0
-    for key, item in _leaves(arguments):
+    frame = _frame(name, time // _HOUR_US % 24, size.bit_length(), frozenset(effects))
+    groups, probe, strings = [frame], frame.probe, 0
+    is_flat = _NESTED.isdisjoint(map(type, arguments.values()))
+    for key, item in arguments.items() if is_flat else _leaves(arguments):
         if isinstance(item, str):
             strings += 1
             if strings > MAX_STRINGS:
                 break
-            values += _of_string(name, key, item) if len(item) <= MAX_KEPT else _of_string.__wrapped__(name, key, item)
+            group = (_of_string if len(item) <= MAX_KEPT else _of_string.__wrapped__)(name, key, item)
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            group = _of_number(name, key, int(min(abs(item), 2**60)).bit_length())
         else:
-            values += _argument(name, key, class_of(item))
-            if isinstance(item, int | float) and not isinstance(item, bool):
-                values.append(_magnitude(NUMBER, name, key, int(min(abs(item), 2**60)).bit_length()))
-    if len(values) > MAX_VALUES:
-        del values[MAX_VALUES:]
-    return LearnedCall(time, values[0].value, values)
+            group = _of_switch(name, key)
+        groups.append(group)
+        probe += group.probe
+    return LearnedCall(time, frame.values[0].value, groups, probe[:_MOST_PROBED])
 
 
 def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -132,9 +143,9 @@ def _leaves(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, item in value.items():
         if isinstance(item, dict):
-            found += [(inner, leaf) for inner, leaf in item.items() if not isinstance(leaf, _NESTED)]
+            found += [(inner, leaf) for inner, leaf in item.items() if type(leaf) not in _NESTED]
         elif isinstance(item, list):
-            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if not isinstance(leaf, _NESTED)]
+            found += [(key, leaf) for leaf in item[:MAX_STRINGS] if type(leaf) not in _NESTED]
         else:
             found.append((key, item))
     return found
@@ -161,15 +172,32 @@ _kept = lru_cache(maxsize=16_384)
 
 
 @_kept
-def _frame(name: str, hour: int, size: int, effects: tuple[str, ...]) -> tuple[CallValue, ...]:
+def _frame(name: str, hour: int, size: int, effects: frozenset[str]) -> ValueGroup:
     """The values of a call that its arguments do not make."""
-    return _tool(name), _hour(hour), _magnitude(SIZE, name, "bytes", size), _effects(name, effects)
+    return _grouped(
+        CallValue(TOOL, _hash("c.tool"), _hash("tool", name), f"`{name}`"),
+        _hour(hour),
+        _magnitude(SIZE, name, "bytes", size),
+        _effects(name, tuple(sorted(effects))),
+    )
 
 
 @_kept
-def _of_string(name: str, key: str, text: str) -> tuple[CallValue, ...]:
+def _of_string(name: str, key: str, text: str) -> ValueGroup:
     """The values of one string: what kind of value it is, and what it names."""
-    return *_argument(name, key, class_of(text)), *_named_in(name, key, text[:MAX_CHARS])
+    return _grouped(*_argument(name, key, class_of(text)), *_named_in(name, key, text[:MAX_CHARS]))
+
+
+@_kept
+def _of_number(name: str, key: str, step: int) -> ValueGroup:
+    """The values of one number, by its order of magnitude."""
+    return _grouped(*_argument(name, key, class_of(0)), _magnitude(NUMBER, name, key, step))
+
+
+@_kept
+def _of_switch(name: str, key: str) -> ValueGroup:
+    """The values of what is neither text nor number."""
+    return _grouped(*_argument(name, key, class_of(None)))
 
 
 def _named_in(name: str, key: str, text: str) -> Sequence[CallValue]:
@@ -207,16 +235,11 @@ def _host(text: str) -> str:
         return ""
 
 
-@_kept
-def _tool(name: str) -> CallValue:
-    return _value(TOOL, _hash("c.tool"), _hash("tool", name), f"`{name}`")
-
-
 @lru_cache(maxsize=24)
 def _hour(hour: int) -> CallValue:
     near = (_hash("hour", (hour - 1) % 24), _hash("hour", (hour + 1) % 24))
     further = tuple(_hash("hour", (hour + sign * away) % 24) for away in range(2, 8) for sign in (-1, 1))
-    return _value(HOUR, _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near, (), further)
+    return CallValue(HOUR, _hash("c.hour"), _hash("hour", hour), f"{hour} h UTC", near, (), further)
 
 
 @_kept
@@ -224,11 +247,11 @@ def _argument(name: str, key: str, of_class: str) -> tuple[CallValue, CallValue]
     """What kind of value an argument has, and that it is given."""
     of = ((_hash("class", key, of_class),), (_hash("class", of_class),))
     return (
-        _value(
+        CallValue(
             CLASS, _hash("c.class", name, key), _hash("class", name, key, of_class),
             f"`{key}` of `{name}` is {of_class}", (), of,
         ),
-        _value(
+        CallValue(
             KEY, _hash("c.key", name), _hash("key", name, key), f"`{key}` to `{name}`", (), ((_hash("key", key),),)
         ),
     )  # fmt: skip
@@ -236,7 +259,7 @@ def _argument(name: str, key: str, of_class: str) -> tuple[CallValue, CallValue]
 
 @_kept
 def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
-    return _value(
+    return CallValue(
         EFFECTS,
         _hash("c.effects", name),
         _hash("effects", name, *effects),
@@ -249,23 +272,26 @@ def _effects(name: str, effects: tuple[str, ...]) -> CallValue:
 @_kept
 def _named(kind: int, name: str, text: str, whole: str) -> CallValue:
     wider = ((_hash(kind, text),), (_hash(kind, "of", whole),)) if text != whole else ((_hash(kind, text),),)
-    return _value(kind, _hash("c.named", kind, name), _hash(kind, name, text), f"`{text}`", (), wider)
+    return CallValue(kind, _hash("c.named", kind, name), _hash(kind, name, text), f"`{text}`", (), wider)
 
 
 @_kept
 def _word(kind: int, name: str, key: str, text: str) -> CallValue:
-    return _value(kind, _hash("c.word", kind, name, key), _hash("word", kind, name, key, text), f"`{key}` of `{name}`")
+    return CallValue(
+        kind, _hash("c.word", kind, name, key), _hash("word", kind, name, key, text), f"`{key}` of `{name}`"
+    )
 
 
 @_kept
-def order_of(last: int, tool: int) -> CallValue:
-    return _value(ORDER, _hash("c.order", last), _hash("order", last, tool), "")
+def order_of(last: int, tool: int) -> ValueGroup:
+    """A tool behind the one before."""
+    return _grouped(CallValue(ORDER, _hash("c.order", last), _hash("order", last, tool), ""))
 
 
 @lru_cache(maxsize=32)
 def rate_of(step: int) -> CallValue:
     """A rate by its order of magnitude."""
-    return _value(RATE, _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute")
+    return CallValue(RATE, _hash("c.rate"), _hash("rate", step), f"about {2**step} calls a minute")
 
 
 @_kept
@@ -276,4 +302,4 @@ def _magnitude(kind: int, name: str, key: str, step: int) -> CallValue:
     wider = (tuple(_hash("any", kind, other) for other in steps),)
     further = tuple(_hash("any", kind, other) for other in range(step - 1, max(-1, step - 14), -1))
     shown = f"`{key}` of `{name}` about {2**step}"
-    return _value(kind, _hash("c.size", kind, name, key), _hash(kind, name, key, step), shown, near, wider, further)
+    return CallValue(kind, _hash("c.size", kind, name, key), _hash(kind, name, key, step), shown, near, wider, further)

@@ -19,7 +19,9 @@ from array import array
 from collections.abc import Mapping, Sequence
 from math import log2
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from aegis.behaviour.features import (
     BEGINS,
@@ -34,6 +36,7 @@ from aegis.behaviour.features import (
     CallValue,
     LearnedCall,
     order_of,
+    probes_in,
     rate_of,
 )
 from aegis.core.times import MICROS
@@ -60,6 +63,8 @@ DRIFT_BITS: Final = 200  # surprise that one day may teach: bounds how fast an a
 LEAST_DRIFT: Final = 4.0  # what a call with anything new takes of it: also what has become common is not free
 SNAPSHOT_DAYS: Final = 7  # what new agents of a program begin with is no fresher: warming it up takes long
 TAUGHT: Final = 8  # how often a call counts that a person called fine
+ALIKE: Final = 16  # calls that were found to bring nothing new, and are known at once when they are made again
+_MASK: Final = (1 << 64) - 1
 _DAY_US: Final = 86_400 * MICROS
 _MINUTE_US: Final = 60 * MICROS
 _MOST_RATE: Final = 65_535  # calls of one minute that are told apart
@@ -77,12 +82,12 @@ def _wider_of(kind: int, step: int, level: int) -> int:
     return KINDS * _STEPS + (kind * 2 + (step > 0)) * _LEVELS + level
 
 
-class Surprise(NamedTuple):
+class Surprise(Struct, frozen=True, gc=False):
     """How far a call is from what is usual: bits, how many are called unusual, and the values that make them.
 
     That is all of a call, or one kind of value where this alone is beyond its own limit. `told` are new values with
-    their bits, the largest first. `values` are those that were looked at; `fresh` says of those that are new in how
-    many contexts, by their place. `kinds` are the bits of each kind.
+    their bits, the largest first. `values` are those of a call that brings anything new, and `fresh` says of those that
+    are new in how many contexts, by their number. `kinds` are the bits of each kind.
     """
 
     bits: float
@@ -102,17 +107,19 @@ class Surprise(NamedTuple):
         return tuple(f"{SAID[one.kind]} {one.shown}".strip() for _, one in self.told[:3])
 
 
+_FAMILIAR: Final = Surprise(0.0, LEAST_BITS, (), (), _NOTHING)
+
+
 class AgentModel:
     """What is usual of one agent. `learned` counts the calls that taught it."""
 
-    __slots__ = ("_bits", "_counts", "_day", "_drift", "_last", "_minute", "_new", "_quickest", "_rate",
+    __slots__ = ("_bits", "_counts", "_day", "_drift", "_familiar", "_last", "_minute", "_quickest", "_rate",
                  "_seen", "_tags", "learned", "since")  # fmt: skip
 
     def __init__(self) -> None:
         self._tags = array("H", bytes(2 * SLOTS))
         self._counts = array("B", bytes(SLOTS + 2 * KINDS))  # behind the places, the two highest surprises of each kind
-        self._seen = array("H", bytes(2 * _RATES))
-        self._new = array("H", bytes(2 * _RATES))
+        self._seen = array("H", bytes(4 * _RATES))  # behind how often anything came, how often something new did
         self._bits = array("H", bytes(2 * _BUCKETS))
         self.learned = 0
         self.since = 0
@@ -122,20 +129,31 @@ class AgentModel:
         self._quickest = 0  # the highest order of magnitude of a whole minute
         self._day = 0
         self._drift = 0.0
+        self._familiar = array("Q", bytes(8 * ALIKE))  # fingerprints of calls that bring nothing new
 
     def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it. Before `SETTLED` it is only told what is new."""
-        values, tags, settled = list(called.values), self._tags, self.learned >= SETTLED
-        if self._last:
-            values.append(order_of(self._last, called.tool))
-        # One pass finds what is not known by itself; most calls end there.
-        unknown = [place for place, value in enumerate(values) if value.tag not in tags[value.group]]
         rate = self._rate + 1 if called.time // _MINUTE_US <= self._minute else 1
         step = min(_MOST_RATE, rate).bit_length()
         # Who was quicker, or half as quick, was as quick as this; of whom no minute is known, no rate is unusual.
         is_quick = 0 < self._quickest < step - 1
-        if not unknown and not is_quick:
-            return Surprise(0.0, LEAST_BITS, (), values, _NOTHING)
+        alike = hash((called.probe, self._last)) & _MASK
+        if not is_quick and alike in self._familiar:
+            return _FAMILIAR
+        order = order_of(self._last, called.tool) if self._last else None
+        probe = called.probe if order is None else called.probe + order.probe
+        # One pass finds what is not known by itself; most calls end there.
+        tags, settled = self._tags, self.learned >= SETTLED
+        unknown = [
+            number
+            for number, (tag, start, _, _, _) in enumerate(probes_in(probe))
+            if tag not in tags[start : start + WAYS]
+        ]
+        if not unknown:
+            self._familiar[self.learned % ALIKE] = alike
+            if not is_quick:
+                return _FAMILIAR
+        values = called.values if order is None else [*called.values, *order.values]
         fresh = dict[int, int]()
         found: list[tuple[float, CallValue]] = []
         for place in unknown:
@@ -143,7 +161,7 @@ class AgentModel:
             kind = value.kind
             if kind == KEY and place - 1 not in fresh:
                 continue  # an argument that was given with such a value was given
-            if any(tag in tags[group] for tag, group in value.near):
+            if self._knows(value.near):
                 continue
             levels = fresh[place] = self._levels(value)
             if not settled:
@@ -153,8 +171,8 @@ class AgentModel:
                 found.append((bits, value))
         if is_quick:
             quick = rate_of(step)
+            fresh[len(values)] = 1
             values.append(quick)
-            fresh[len(values) - 1] = 1
             found.append((self._quick_bits(step), quick))
         if not found:
             return Surprise(0.0, LEAST_BITS, (), values, fresh)
@@ -202,7 +220,7 @@ class AgentModel:
 
     def _rarity(self, index: int, prior: float) -> float:
         """How rare it was with this agent that something was new there, in bits."""
-        return -log2((self._new[index] + _PRIOR * prior) / (self._seen[index] + _PRIOR))
+        return -log2((self._seen[_RATES + index] + _PRIOR * prior) / (self._seen[index] + _PRIOR))
 
     @property
     def limit(self) -> float:
@@ -243,32 +261,32 @@ class AgentModel:
         if mature and may_drift and not taught and surprise.fresh:
             self._drift += max(surprise.bits, LEAST_DRIFT)
         times = TAUGHT if taught else 1
-        values, fresh = surprise.values, surprise.fresh
-        if mature and not taught and not fresh:
-            times, values = _SAMPLED, values if learned % _SAMPLED == 0 else ()
-        if not may_drift:
-            values = ()
+        fresh = surprise.fresh
+        is_sampled = mature and not taught and not fresh
+        if is_sampled:
+            times = _SAMPLED
         index_of, counts, seen = self._tags.index, self._counts, self._seen
-        for index, value in enumerate(values):
-            if value.kind == RATE:
-                continue  # learned of whole minutes: else a burst would be its own excuse
+        is_learned = may_drift and not (is_sampled and learned % _SAMPLED)
+        probe = called.probe if is_learned else b""
+        if is_learned and self._last:
+            probe += order_of(self._last, called.tool).probe
+        # Rates are not among them: they are learned of whole minutes, or a burst would be its own excuse.
+        for index, (tag, first, context, start, kind) in enumerate(probes_in(probe)):
             if index in fresh:
-                self._learn_new(value, fresh[index], times, rated=not taught)
+                self._learn_new(surprise.values[index], fresh[index], times, rated=not taught)
                 continue
-            group = value.context_group
             try:
-                place = index_of(value.context_tag, group.start, group.stop)
+                place = index_of(context, start, start + WAYS)
             except ValueError:
-                place = self._place(value.context)
+                place = self._place_of(context, start)
             known = counts[place]
             counts[place] = known + times if known + times < _MOST else _MOST
             if not taught:
-                seen[value.kind * _STEPS + known.bit_length()] += times
-            group = value.group
+                seen[kind * _STEPS + known.bit_length()] += times
             try:
-                place = index_of(value.tag, group.start, group.stop)
+                place = index_of(tag, first, first + WAYS)
             except ValueError:  # what is known by what lies near it is entered too, so that it is known by itself
-                place = self._place(value.value)
+                place = self._place_of(tag, first)
             known = counts[place] + times
             counts[place] = known if known < _MOST else _MOST
         if not self.learned % _AGED:
@@ -303,18 +321,18 @@ class AgentModel:
         counts[place] = max(1, counts[place] // 4)
         rate = value.kind * _STEPS + step
         self._seen[rate] += 1
-        self._new[rate] += 1
+        self._seen[_RATES + rate] += 1
         for level in range(min(levels, len(value.wider))):
             rate = _wider_of(value.kind, step, level)
             self._seen[rate] += 1
-            self._new[rate] += levels > level + 1
+            self._seen[_RATES + rate] += levels > level + 1
 
     def _age(self) -> None:
         """Let what was counted long ago count half."""
-        for index, seen in enumerate(self._seen):
+        for index, seen in enumerate(self._seen[:_RATES]):
             if seen > _HALVED:
                 self._seen[index] = seen // 2
-                self._new[index] //= 2
+                self._seen[_RATES + index] //= 2
 
     def _enter(self, key: int, times: int) -> int:
         """Count a value or context; how well it was known before, in powers of two."""
@@ -353,12 +371,17 @@ class AgentModel:
 
     def _place(self, key: int) -> int:
         """The place of a value; where its group is full, that of the one that was there least often."""
-        start = key % GROUPS * WAYS
-        group, tag = self._tags[start : start + WAYS], key >> 16
+        return self._place_of(key >> 16, key % GROUPS * WAYS)
+
+    def _place_of(self, tag: int, start: int) -> int:
+        """The place of a tag among those that begin at `start`."""
+        group = self._tags[start : start + WAYS]
         if tag in group:
             return start + group.index(tag)
         counts = self._counts[start : start + WAYS]
         place = start + counts.index(min(counts))
+        if self._tags[place]:  # what was there is known no more
+            self._familiar = array("Q", bytes(8 * ALIKE))
         self._tags[place], self._counts[place] = tag, 0
         return place
 
@@ -377,7 +400,7 @@ class AgentModel:
         return head + b"".join(one.tobytes() for one in self._tables())
 
     def _tables(self) -> tuple[array[int], ...]:
-        return self._tags, self._counts, self._seen, self._new, self._bits
+        return self._tags, self._counts, self._seen, self._bits
 
     @classmethod
     def decode(cls, data: bytes) -> AgentModel:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct, structs
 
 from aegis.approvals.queue import find
 from aegis.core.behaviour import LoopRules, Times
@@ -30,7 +32,7 @@ MAX_HELD: Final = 200_000  # calls of all sessions together: some 20 MB
 MAX_READ: Final = 4_096  # bytes of arguments that are compared but for their numbers
 
 
-class LoopStep(NamedTuple):
+class LoopStep(Struct, frozen=True, gc=False):
     """One call as loops see it; fingerprints are this gateway's own."""
 
     time: int
@@ -62,16 +64,15 @@ class Trail:
         last = self._last
         if is_new := last.call_id != step.call_id:
             if last.time > step.time:  # a clock that is set back makes nothing younger
-                step = step._replace(time=last.time)
+                step = structs.replace(step, time=last.time)
             answers = step.similar == self._before.similar and step.tool != last.tool
             self._run = self._run + 1 if answers and step.time - last.time <= rules.alternating.within else 0
             self._before, self._last = last, step
-        seen = self._seen if is_new else self._beyond
-        identical, similar = rules.identical, rules.similar
-        if identical.count and seen(step.exact, identical, step.time):
-            return "identical", identical.count
-        if similar.count and seen(step.similar, similar, step.time):
-            return "similar", similar.count
+        exact, similar, now = step.exact, step.similar, step.time
+        if rules.identical.count and self._is_beyond(exact, rules.identical, now, is_new):
+            return "identical", rules.identical.count
+        if rules.similar.count and self._is_beyond(similar, rules.similar, now, is_new):
+            return "similar", rules.similar.count
         if self._run < 2:
             return None
         rounds = (self._run + 2) // 2
@@ -89,28 +90,22 @@ class Trail:
         self.times.pop(step.similar, None)
         self._run = 0
 
-    def _seen(self, fingerprint: int, allowed: Times, now: int) -> bool:
-        """Count a call, which is remembered last of all from now on; whether that is more than `allowed`."""
-        times = self.times
-        known = times.pop(fingerprint, None)
+    def _is_beyond(self, fingerprint: int, allowed: Times, now: int, is_new: bool) -> bool:
+        """Whether a call was made more often than `allowed`; one that is new is counted, and remembered last of all."""
+        times, count = self.times, allowed.count
+        known = times.pop(fingerprint, None) if is_new else times.get(fingerprint)
         # Nearly every call is made once: it costs a number, and a list from the second time on.
-        if known is None:
-            times[fingerprint] = now
-            if len(times) > MAX_CALLS:
-                del times[next(iter(times))]
-            return False
-        if isinstance(known, int):
-            known = [known]
-        known.append(now)
-        times[fingerprint] = known
-        if len(known) <= allowed.count:
-            return False
-        del known[: -allowed.count - 1]
-        return known[0] > now - allowed.within
-
-    def _beyond(self, fingerprint: int, allowed: Times, now: int) -> bool:
-        """Whether there are more than `allowed` of a call that was counted before."""
-        known, count = self.times.get(fingerprint), allowed.count
+        if is_new:
+            if known is None:
+                times[fingerprint] = now
+                if len(times) > MAX_CALLS:
+                    del times[next(iter(times))]
+                return False
+            if isinstance(known, int):
+                known = [known]
+            known.append(now)
+            times[fingerprint] = known
+            del known[: -count - 1]
         return isinstance(known, list) and len(known) > count and known[-count - 1] > now - allowed.within
 
 
@@ -149,7 +144,7 @@ class Loops:
         """Enter what the other processes counted since, and then the call."""
         key = key_of(name)
         call, tool = hash(step.call_id), hash(step.tool)
-        step = step._replace(call_id=call, tool=tool)
+        step = structs.replace(step, call_id=call, tool=tool)
         with book:
             for one in book.others():
                 other = LoopStep(one.time, one.a, one.b, one.c, one.d)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from aegis.behaviour.features import LearnedCall, called_of
 from aegis.behaviour.learning import LEAST_BITS, AgentModel, Surprise
@@ -32,7 +34,7 @@ EVERY: Final = 64  # calls that are learned between two writes of a model
 MAX_LEARNED_BYTES: Final = 65_536  # of arguments that are looked at; larger ones count by their size alone
 
 
-class LastCall(NamedTuple):
+class LastCall(Struct, frozen=True, gc=False):
     """How far the last call of an agent was from usual, as it is shown: its values would be kilobytes an agent."""
 
     bits: float
@@ -44,7 +46,7 @@ class LastCall(NamedTuple):
 _USUAL: Final = LastCall(0.0, LEAST_BITS, (), False)
 
 
-class _Said(NamedTuple):
+class _Said(Struct, frozen=True):
     """The report on a call that is unusual, and what it was made of."""
 
     reasons: tuple[str, ...]
@@ -111,7 +113,7 @@ class UsualCalls:
         self, asked: DecisionAttempt, evaluation: Evaluation, rules: BaselineRules, now: int, *, released: bool
     ) -> Report | None:
         """The report on one call that would otherwise run; `released` says that a person called it fine."""
-        subject, effects = asked.subject, evaluation.effects
+        subject = asked.subject
         call, data = subject.call, subject.canonical
         called = called_of(
             time=now,
@@ -119,7 +121,7 @@ class UsualCalls:
             tool=call.tool,
             arguments=evaluation.arguments or _parsed(data),
             size=len(data),
-            effects=tuple(effects) if len(effects) < 2 else sorted(effects),
+            effects=evaluation.effects,
         )
         resident, surprise, unusual = self._ask(
             subject.agent, subject.call_id, called, rules, is_new=asked.known is None, released=released
@@ -167,8 +169,9 @@ class UsualCalls:
                 resident.unsaved += 1
             if is_new:
                 resident.call_id = fingerprint
-                told = tells and surprise.bits
-                resident.last = LastCall(*surprise[:2], surprise.reasons, unusual) if told else _USUAL
+                bits = surprise.bits
+                told = tells and bits
+                resident.last = LastCall(bits, surprise.limit, surprise.reasons, unusual) if told else _USUAL
         return resident, surprise, unusual
 
     def save(self, transaction: Transaction, agent: str) -> None:

@@ -148,7 +148,7 @@ _text: Final = tuple.__new__  # makes a `Text` in half the time; a call can hold
 
 
 class _Strings(NamedTuple):
-    """The strings of a call, each with its role.
+    """The strings of a call, each with its role, and the name of the argument that it is in or of (of keys nothing).
 
     `values` say where those stand that are no keys, `told` where those that say more than a name or a small number;
     `parts` are strings in lists, of which something may be put together, and `hinted` that a key says so; `to_files`
@@ -156,6 +156,7 @@ class _Strings(NamedTuple):
     """
 
     texts: list[Text]
+    arguments: list[str]
     values: list[int]
     told: list[int]
     parts: dict[str, TextRole]
@@ -169,9 +170,11 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     chosen, runner = spoken(subject.arguments) if runs_code(tool) or executes(tool) else ("", "")
     tool = runner or tool
     texts: list[Text] = []
+    arguments: list[str] = []
     values: list[int] = []
     told: list[int] = []
     parts: dict[str, TextRole] = {}
+    above = named = ""  # the list that the last string stood in, and the name of that: most follow each other
     hinted = False
     to_files = writes_by_name(subject.tool)
     to_file = to_files and writes_file(subject.tool, raw)
@@ -181,9 +184,15 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             texts.append(
                 _text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0))
             )
+            arguments.append("")
             continue
-        name = path[path.rfind("/") + 1 :]
-        argument = name if name and not name.isdigit() else argument_of(path)
+        cut = path.rfind("/")
+        argument = path[cut + 1 :]
+        if not argument or argument.isdigit():
+            if path[:cut] != above:
+                above, named = path[:cut], argument_of(path)
+            argument = named
+        arguments.append(argument)
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
@@ -195,14 +204,14 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
-    return _Strings(texts, values, told, parts, hinted, to_files, tool)
+    return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool)
 
 
 def gather(subject: FactSubject) -> Facts:
     """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
     raw, total, limits = walk(subject.arguments, subject.limits)
     tool = subject.tool
-    texts, values, told, parts, hinted, to_files, runner = _strings(subject, raw)
+    texts, arguments, values, told, parts, hinted, to_files, runner = _strings(subject, raw)
     views: list[TextView] = []
     found = Gathering(None if subject.files is None else subject.files.copy())
     made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
@@ -237,7 +246,7 @@ def gather(subject: FactSubject) -> Facts:
                 found.undecoded(text)
             if index in unseen:
                 _unseen(value, text, found)
-        kind = slot_type(argument_of(text.path)) if not text.is_key else None
+        kind = slot_type(arguments[index])
         if kind is not None:
             odd = misfit(kind, text.value)
             if odd:
@@ -315,7 +324,7 @@ def _lay_out(texts: list[Text], words: Collection[str]) -> None:
     """Read the strings that are words of a command as what they are: the command is read as a whole."""
     for index, text in enumerate(texts):
         if not text.is_key and (text.path in words or text.path.rpartition("/")[0] in words):
-            texts[index] = text._replace(role="document", confidence=SURE)
+            texts[index] = _text(Text, (text.path, text.value, False, "document", SURE))
 
 
 def _whole(
@@ -368,7 +377,7 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
     The same as `gather` says of the call, for a fraction of its cost.
     """
     raw, _, _ = walk(subject.arguments, subject.limits)
-    texts, _, _, parts, hinted, to_files, runner = _strings(subject, raw)
+    texts, _, _, _, parts, hinted, to_files, runner = _strings(subject, raw)
     found = Gathering(files.copy(), effort)
     made = assembled(subject.tool, subject.arguments, parts) if parts or hinted else _NOTHING
     _lay_out(texts, made.words)

@@ -24,8 +24,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "sql": ("sql", "statement", "statements", "stmt"),
     "path": (
         "path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
-        "destination",
-        "cwd", "pathname", "workdir",
+        "destination", "cwd", "pathname", "workdir",
     ),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
@@ -34,23 +33,20 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
-        "note",
-        "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions", "instruction",
-        "patch",
-        "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback", "thought", "bio",
-        "post",
-        "str", "string", "replacement", "paragraph", "value", "question", "task", "email", "plan", "step", "steps",
-        "fact", "todos", "explanation", "resolution", "observation", "observations", "rationale",
+        "note", "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions",
+        "instruction", "patch", "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback",
+        "thought", "bio", "post", "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
+        "plan", "step", "steps", "fact", "todos", "explanation", "resolution", "observation", "observations",
+        "rationale",
         "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
         "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
-        "status", "key",
-        "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date", "time",
-        "location", "unit",
-        "currency", "language", "format", "mode", "order", "product", "customer", "surname", "title_id",
-        "password", "token",
+        "status", "key", "label", "tag", "code_name", "account", "firstname", "lastname", "phone", "zip", "date",
+        "time", "location", "unit", "currency", "language", "format", "mode", "order", "product", "customer", "surname",
+        "title_id", "password", "token",
     ),
 }  # fmt: skip
 _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.items() for word in words}
@@ -143,7 +139,24 @@ _WEB: Final = frozenset({
     "news", "scholar", "perplexity", "serp", "online",
 })  # fmt: skip
 # What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
-_INDEXED: Final = frozenset({"code", "codebase", "semantic", "repo", "repository", "workspace", "grep", "issues"})
+_INDEXED: Final = frozenset(
+    {
+        "law",
+        "legal",
+        "literature",
+        "papers",
+        "patents",
+        "pubmed",
+        "code",
+        "codebase",
+        "semantic",
+        "repo",
+        "repository",
+        "workspace",
+        "grep",
+        "issues",
+    }
+)
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({

@@ -333,7 +333,7 @@ def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
             named = str(role.get("role", "")) if isinstance(role, dict) else str(role)
             if is_highest(named):
                 yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
-    elif isinstance(members.get("drop"), str) and len(members) <= _FEW:
+    elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and len(members) <= _FEW:
         yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
     deletes = members.get("deletes")
     for one in deletes if isinstance(deletes, list) else ():

@@ -229,7 +229,13 @@ def may_be_encoded(run: str) -> bool:
     return run.isupper() and _from_base32(run) is not None
 
 
+# As the first character of base64 these make a byte that begins no character of UTF-8 (RFC 3629, 4).
+_BEGIN_NO_TEXT: Final = frozenset("ghijklmnopqrstuv+/-_")
+
+
 def _from_base64(run: str, least: int = _LEAST_TEXT) -> str | None:
+    if run[:1] in _BEGIN_NO_TEXT:
+        return None
     body = run.rstrip("=").replace("-", "+").replace("_", "/")
     try:
         left = len(body) % 4
@@ -373,7 +379,7 @@ def _has_encoded_run(text: str) -> bool:
     Long words are what the text was found to have.
     """
     # Bytes are translated in a fraction of the time.
-    for word in text.encode("ascii").translate(_OUTSIDE_RUNS).split():
+    for word in set(text.encode("ascii").translate(_OUTSIDE_RUNS).split()):
         if len(word) >= _LEAST_RUN and may_be_encoded(word.decode()):
             return True
     return False

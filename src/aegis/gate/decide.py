@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import structs
 
@@ -46,10 +46,12 @@ from aegis.gate.parts import Parts
 from aegis.gate.permits import Permitted, permit_again
 from aegis.gate.record import Made, Subject, make
 from aegis.gate.repeat import Known, look_up
-from aegis.gate.workers import Workers
 from aegis.log.writer import CallKey, Unit
 from aegis.policy.model import Evaluation, Incoming
 from aegis.policy.policy import Policy
+
+if TYPE_CHECKING:  # of a gateway alone: whoever decides once loads none of it
+    from aegis.gate.workers import Workers
 
 ATTEMPTS: Final = 16  # how often a call is decided again because something moved under it
 MAX_REMEMBERED: Final = 50_000  # call ids seen by this process: a hint that saves a second evaluation

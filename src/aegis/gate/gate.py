@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ResultDecision
@@ -26,8 +26,10 @@ from aegis.gate.parts import Parts
 from aegis.gate.permits import Redeeming
 from aegis.gate.record import Subject
 from aegis.gate.streams import Framing, ResultStream, aevaluate_streaming, evaluate_streaming
-from aegis.gate.workers import Workers
 from aegis.log.writer import Unit
+
+if TYPE_CHECKING:  # of a gateway alone: whoever decides once loads none of it
+    from aegis.gate.workers import Workers
 
 _REFUSING: Final = (StoreError, KeyFileError)  # nothing can be recorded, or nothing can be signed
 T = TypeVar("T")

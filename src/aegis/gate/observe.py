@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import orjson
 from msgspec import Struct, structs
@@ -35,12 +35,14 @@ from aegis.gate.participants import Participant, ResultAttempt, ResultPart, Resu
 from aegis.gate.parts import Parts, Slow
 from aegis.gate.record import finding_record, findings_of, guard_members
 from aegis.gate.repeat import arguments_of, load_payload
-from aegis.gate.workers import Workers
 from aegis.log.writer import ControlMoved, Unit
 from aegis.policy.guards.base import Provenance
 from aegis.policy.mission import MissionView
 from aegis.policy.model import IncomingResult, ResultEvaluation
 from aegis.policy.policy import Policy
+
+if TYPE_CHECKING:  # of a gateway alone: whoever decides once loads none of it
+    from aegis.gate.workers import Workers
 
 # What a streamed result is judged by: its conditions, whether it is signed, and what follows missing evidence.
 

@@ -15,7 +15,8 @@ from aegis.policy.guards.stream import HOLD_BYTES
 from support.missions import Desk, desk
 
 SECRET = b"SSN 536-90-4399"
-CLEAN = b"quarterly figures are in the table below. " * 50
+SENTENCE = b"quarterly figures are in the table below. "
+CLEAN = SENTENCE * 50
 PATIENCE_S = 120  # a ceiling for what has to happen at all
 
 
@@ -41,7 +42,8 @@ def streamed(place: Desk, chunks: list[bytes], session: str = "s-all", **more: A
 
 @pytest.mark.parametrize("size", [1, 3, 7, 64, 5_000])
 def test_a_secret_is_cut_wherever_the_chunks_divide_it(place: Desk, size: int) -> None:
-    data = CLEAN + SECRET + b". " + CLEAN
+    around = SENTENCE * (12 if size < 64 else 50)  # of bytes one by one, twice what is held back
+    data = around + SECRET + b". " + around
     passed, cut = streamed(place, [data[at : at + size] for at in range(0, len(data), size)])
     assert (cut.outcome, cut.reason) == (Outcome.BLOCK, Reason.POSTCONDITION_FAILED)
     assert SECRET not in passed

@@ -154,7 +154,7 @@ def test_a_rate_that_grows_call_by_call_makes_no_room_for_itself() -> None:
     model = learned()
     limit = model.limit
     for number in range(200):
-        quick = call(600)._replace(time=(START + 700 * 20) * MICROS + number)
+        quick = structs.replace(call(600), time=(START + 700 * 20) * MICROS + number)
         model.learn(quick, model.score(quick))
     assert model.limit == limit
 

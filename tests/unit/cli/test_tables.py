@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from aegis.cli.output import Column, shortened, show_list
 
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 COLUMNS = (
     Column(title="NAME", member="name"),
     Column(title="EXTRA", member="extra", weight=2),
@@ -18,9 +21,9 @@ ITEM = {"name": "n" * 20, "extra": "e" * 30, "more": "m" * 20, "id": "0123456789
 def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, wide: bool, width: int) -> str:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("TERM", "xterm")
     show_list([ITEM], COLUMNS, as_json=False, empty="", wide=wide)
-    return capsys.readouterr().out
+    return STYLE.sub("", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("width", "left"), [(200, "NAME EXTRA MORE ID"), (62, "NAME MORE ID"), (40, "NAME ID")])

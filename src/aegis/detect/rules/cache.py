@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 
@@ -52,10 +52,10 @@ def default_cache_folder() -> Path:
 def load_shipped(identity: Sequence[str]) -> bytes | None:
     """The bytes for `identity` that the package brings, if it does."""
     try:
-        data = (_COMPILED / _name(identity, ANY_MACHINE)).read_bytes()
+        with (_COMPILED / _name(identity, ANY_MACHINE)).open("rb") as file:
+            return _body(file, identity)
     except OSError:
         return None
-    return _body(data, identity)
 
 
 def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
@@ -71,19 +71,16 @@ def load_cached(folder: Path, identity: Sequence[str]) -> bytes | None:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or not _private(status) or status.st_size > _MAX_BYTES:
             return None
-        data = file.read(_MAX_BYTES)
         if time.time() - status.st_mtime > _USED_ANEW:
             with contextlib.suppress(OSError):  # a file system that cannot be written: nothing is removed there either
                 os.utime(file.fileno())
-    return _body(data, identity)
+        return _body(file, identity)
 
 
-def _body(data: bytes, identity: Sequence[str]) -> bytes | None:
-    head = len(_MAGIC) + _DIGEST_BYTES
-    body = data[head:]
-    if data[: len(_MAGIC)] != _MAGIC or not hmac.compare_digest(data[len(_MAGIC) : head], _digest(identity, body)):
-        return None
-    return body
+def _body(file: BinaryIO, identity: Sequence[str]) -> bytes | None:
+    """What stands behind the digest, where that is right: megabytes, which are read and hashed where they lie."""
+    magic, digest, body = file.read(len(_MAGIC)), file.read(_DIGEST_BYTES), file.read()
+    return body if magic == _MAGIC and hmac.compare_digest(digest, _digest(identity, body)) else None
 
 
 def written_as(module: Path) -> str:
@@ -124,7 +121,8 @@ def store_cached(folder: Path, identity: Sequence[str], body: bytes) -> None:
         return
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + _digest(identity, body) + body)
+            file.write(_MAGIC + _digest(identity, body))
+            file.write(body)
         Path(name).replace(folder / _name(identity))
     except OSError:
         with contextlib.suppress(OSError):
@@ -192,7 +190,9 @@ def _private(status: os.stat_result) -> bool:
 
 
 def _digest(identity: Sequence[str], body: bytes) -> bytes:
-    return hashlib.sha256("\0".join(identity).encode() + b"\0" + body).digest()
+    digest = hashlib.sha256("\0".join(identity).encode() + b"\0")
+    digest.update(body)
+    return digest.digest()
 
 
 def _machine() -> str:

@@ -125,8 +125,9 @@ def make_engines(
     """An engine for each list of patterns, as `make_engine` makes it; what must be compiled is compiled at once."""
     if hyperscan is None or prefer != "hyperscan":
         return [_Sets(patterns) if patterns else _Nothing() for patterns in lists]
-    databases = _open([patterns for patterns in lists if patterns], cache)
-    return [_Hyperscan(databases[_identity(patterns)]) if patterns else _Nothing() for patterns in lists]
+    named = [(_identity(patterns), patterns) for patterns in lists]
+    databases = _open({identity: patterns for identity, patterns in named if patterns}, cache)
+    return [_Hyperscan(databases[identity]) if patterns else _Nothing() for identity, patterns in named]
 
 
 class _Nothing:
@@ -158,7 +159,9 @@ def relaxed(pattern: str) -> str:
     An automaton counts by holding a state for each step, and a lead that every word fits keeps it busy at every
     word. What it finds too much is told apart when a hit is confirmed with the original.
     """
-    lead = _LOOSE_LEAD.match(pattern)
+    if "{" not in pattern:  # nothing repeats
+        return pattern
+    lead = _LOOSE_LEAD.match(pattern) if pattern.startswith("\\b") else None
     if lead is not None:
         pattern = f"{lead.group(1)}{lead.group(2)}{pattern[lead.end() :]}"
     out: list[str] = []
@@ -197,9 +200,8 @@ def _identity(patterns: Sequence[EnginePattern]) -> _Identity:
     return (str(hyperscan.__version__), *compiled)
 
 
-def _open(lists: Sequence[Sequence[EnginePattern]], cache: Path | None) -> Mapping[_Identity, Any]:
+def _open(wanted: Mapping[_Identity, Sequence[EnginePattern]], cache: Path | None) -> Mapping[_Identity, Any]:
     """The databases of these patterns: those this process has, those on disk, and new ones."""
-    wanted = {_identity(patterns): patterns for patterns in lists}
     with _OPENED_LOCK:
         found = {identity: _OPENED[identity] for identity in wanted if identity in _OPENED}
         absent = {identity: patterns for identity, patterns in wanted.items() if identity not in found}

@@ -194,8 +194,16 @@ def ordered(text: str, start: int, end: int) -> bool:
     return _ON_REQUEST.search(text[:start]) is None
 
 
+_NUMBERED: Final = Lazy(r"^;\s*exec\s+#\d+\s*\z")
+
+
 def chained(text: str, start: int, end: int) -> bool:
-    """Whether what stands behind a sign is a command: not a name that a sentence of plain words lists."""
+    """Whether what stands behind a sign is a command: not a name that a sentence of plain words lists.
+
+    `exec` with a number runs nothing: what follows the sign is a comment.
+    """
+    if _NUMBERED.match(text[start:]) is not None:
+        return False
     return _LISTED.search(text[start:]) is None or _NAMED.search(text[:start]) is None
 
 
