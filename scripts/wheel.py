@@ -14,6 +14,7 @@ SHIPPED = {
     "data/hosts": "hosts",
     "data/programs": "programs",
     "data/resources": "resources",
+    "data/tools": "tools",
     "data/calls": "calls",
     "data/bench": "bench",
 }  # folders, by their names in the wheel

@@ -97,8 +97,9 @@ def test_alarms_of_one_cause_are_one_alert_that_is_told_once(gateway: Served, da
     soon(lambda: receiver.taken)
     looked_twice(gateway)
     (text,) = texts(receiver)
-    assert text.startswith("high: containment (")
-    assert "of the agent `bot`" in text
+    assert text.startswith(
+        "high: the agent `bot` met a condition of containment: 5 calls blocked (attack_detected) within"
+    )
     assert "nobody has looked" in dana.get("/alerts").body.decode()
 
 
@@ -170,7 +171,10 @@ def test_where_nobody_looks_a_second_address_is_told(gateway: Served, dana: Pers
     assert len(receiver.taken) == 1
     rewrite(gateway, "alert_rules", long_ago)
     soon(lambda: len(receiver.taken) == 2)
-    assert "nobody has looked at this for a minute: containment" in json.loads(receiver.taken[1][1])["text"]
+    assert (
+        "nobody has looked at this for a minute: the agent `bot` met a condition"
+        in json.loads(receiver.taken[1][1])["text"]
+    )
     looked_twice(gateway)
     assert len(receiver.taken) == 2
     alarms = gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.shell import AEGIS, RunningGateway, aegis, environment, gateway, read_json
+from support.shell import AEGIS, RunningGateway, aegis, aegis_python, environment, gateway, read_json
 
 WAIT_S = 120  # for a condition, on a machine that does much else
 CONFIG = """version: 1
@@ -230,11 +230,9 @@ class Headless:
     """An agent without a terminal, in a process of its own."""
 
     def __init__(self, office: Office, mode: str, attempts: int = 1, env: dict[str, str] | None = None):
-        import sys
-
         reads, writes = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HEADLESS, office.running.url, office.agent["AEGIS_API_KEY"], mode,
+            [aegis_python(), "-c", HEADLESS, office.running.url, office.agent["AEGIS_API_KEY"], mode,
              mode or "env", str(attempts)],
             stdin=subprocess.PIPE, stdout=writes, env=environment(env),
         )  # fmt: skip

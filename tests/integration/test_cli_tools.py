@@ -11,7 +11,7 @@ import pytest
 
 from aegis.core.call import ToolCall, ToolResult
 from aegis.sdk import Gate
-from support.shell import aegis, read_json
+from support.shell import aegis, mcp_python, read_json
 
 HONEST = {"name": "add", "description": "Adds two numbers.", "inputSchema": {"type": "object", "properties": {"a": {}}}}
 POISONED = {
@@ -141,7 +141,7 @@ def test_a_real_server_is_asked_and_its_rug_pull_is_seen(tmp_path: Path) -> None
 
     def run(command: str, description: str) -> int:
         words = ["tools", command, "--server", "math", "--home", str(tmp_path)]
-        return aegis(*words, "--", sys.executable, str(program), description).returncode
+        return aegis(*words, "--", mcp_python(), str(program), description).returncode
 
     assert run("scan", "Adds two numbers.") == 0
     assert run("pin", "Adds two numbers.") == 0

@@ -56,7 +56,7 @@ def test_five_blocked_attacks_suspend_the_session_and_alert_and_a_person_release
     assert gateway.decide(session="s-2").json["decision"] == "allow"
     (one,) = gateway.ask("GET", "/v1/containment", key="auditor").json["items"]
     assert (one["of"], one["session"], one["do"], one["by"]) == ("session", "s-1", "suspend", "gate")
-    assert one["cause"] == "5 blocked (attack_detected, high) within 600 s"
+    assert one["cause"] == "5 calls blocked (attack_detected, high) within 10 minutes"
     suspended = gateway.ask("GET", "/v1/receipts?kind=revocation", key="auditor").json["items"][0]
     assert (suspended["action"], suspended["session"], suspended["parent"]) == ("suspend", "s-1", one["receipt"])
     alarm = gateway.ask("GET", "/v1/receipts?kind=alarm", key="auditor").json["items"][0]
@@ -116,7 +116,7 @@ def test_the_page_shows_what_is_contained_and_releases_it(gateway: Served) -> No
     dana = person(gateway, "dana", "auditor", "admin")
     dana.sign_in()
     page = dana.get("/containment").body.decode()
-    assert "5 blocked (attack_detected, high) within 600 s" in page
+    assert "5 calls blocked (attack_detected, high) within 10 minutes" in page
     (one,) = gateway.ask("GET", "/v1/containment", key="root").json["items"]
     dana.post(f"/containment/{one['id']}/release", {"reason": "looked at it"})
     assert gateway.decide(session="s-1").json["decision"] == "allow"
@@ -184,9 +184,13 @@ def test_a_revoked_agent_is_restored_like_one_that_a_person_stopped(tmp_path: Pa
         place.gate.decide(BAD)
         assert place.gate.decide(READ).reason is Reason.REVOKED
         (row,) = read_json(aegis("agents", "list", "--home", home, "--json"))["items"]
-        assert (row["state"], row["by"], row["reason"]) == ("revoked", "gate", "containment: 1 blocked within 3600 s")
+        assert (row["state"], row["by"], row["reason"]) == (
+            "revoked",
+            "gate",
+            "containment: 1 call blocked within 1 hour",
+        )
         (one,) = read_json(aegis("containment", "list", "--home", home, "--json"))["items"]
-        assert (one["agent"], one["do"], one["cause"]) == ("bot", "revoke", "1 blocked within 3600 s")
+        assert (one["agent"], one["do"], one["cause"]) == ("bot", "revoke", "1 call blocked within 1 hour")
         assert aegis("containment", "downstream", one["id"], "--home", home).returncode == 0
         assert aegis("containment", "release", one["id"], "--home", home).returncode == 0
         assert place.gate.decide(READ).outcome is Outcome.ALLOW

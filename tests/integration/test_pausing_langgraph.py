@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from support.served import Served, served
+from support.shell import aegis_python
 
 # One process of the agent: starts the run, or resumes what an earlier process left in the checkpoint.
 AGENT = """
@@ -62,6 +62,7 @@ else:
 paused = [one.value for one in value.get("__interrupt__", ())]
 print(json.dumps({"outcome": value.get("outcome"), "paused": paused}))
 """
+LOADED = ("langgraph.checkpoint.sqlite", "langgraph.graph", "langgraph.types", "aegis.adapters.pausing")
 CONFIG = """version: 1
 profile: standard
 limits: {rate: unlimited}
@@ -80,7 +81,7 @@ def agent(gateway: Served, folder: Path, step: str, amount: int = 7) -> dict[str
     """One process of the agent, from its start to its end."""
     key = gateway.credentials.text("bot")
     run = subprocess.run(
-        [sys.executable, "-c", AGENT, f"http://127.0.0.1:{gateway.port}", key, str(folder), step, str(amount)],
+        [aegis_python(*LOADED), "-c", AGENT, f"http://127.0.0.1:{gateway.port}", key, str(folder), step, str(amount)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -14,9 +14,12 @@ from aegis.bootstrap import Deployment
 from aegis.context.heads import SEGMENTS
 from aegis.core.call import ToolCall, ToolResult
 from aegis.core.decision import Decision, ParentSession
+from aegis.core.finding import Finding
 from aegis.core.outcome import Outcome, Reason
+from aegis.core.ports import Search
 from aegis.core.principal import Principal
 from aegis.errors import InvalidCall
+from aegis.gate.repeat import load_payload
 from aegis.policy.dataflow.reading import MAX_DOCUMENTS
 from support.deployments import deployment
 
@@ -53,7 +56,7 @@ def test_a_payee_that_only_a_document_names_is_held_and_the_hold_names_the_docum
     read(place, BILL)
     held = pay(place)
     assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.UNTRUSTED_VALUE)
-    found = next(one for one in held.findings if one.rule == "untrusted-sink")
+    found = held_by(held)
     assert (found.path, len(found.origins)) == ("/recipient", 1)
     assert IBAN not in found.message + found.evidence
     assert IBAN not in str(found.origins)
@@ -99,6 +102,10 @@ def test_documents_of_a_system_prompt_count_as_read_where_the_host_marks_them(pl
     assert (held.outcome, held.reason) == (Outcome.REQUIRE_APPROVAL, Reason.UNTRUSTED_VALUE)
 
 
+def held_by(decision: Decision) -> Finding:
+    return next(one for one in decision.findings if one.rule == "untrusted-sink")
+
+
 def test_a_document_is_granted_once_for_its_session_and_the_grant_can_be_revoked(place: Deployment) -> None:
     for session in ("s", "t"):
         place.gate.open_session(session, task=TASK)
@@ -110,6 +117,10 @@ def test_a_document_is_granted_once_for_its_session_and_the_grant_can_be_revoked
     answered = place.gate.answer(held.approval.id, Answer(decision="approve", scope="document"), principal=ANN)
     assert answered.grant is not None
     assert [one.scope for one in answered.grants] == ["document"]
+    told = {"scope": "document", "document": held_by(held).origins[0][0], "sink": "/recipient", "is": "account"}
+    with place.store.reader() as reader:
+        opened = reader.search(Search(kind="grant", session="s", limit=1))[0]
+        assert load_payload(place.gate.parts, reader, opened)[0] == {"grants": [told]}
     again = pay(place)
     assert again.allowed
     assert pay(place, session="t").outcome is Outcome.REQUIRE_APPROVAL
@@ -194,7 +205,7 @@ def test_an_account_that_one_agent_read_and_another_pays_is_traced_on_every_gate
         other.close()
     for held in (first, second):
         assert held.reason is Reason.UNTRUSTED_VALUE
-        found = next(one for one in held.findings if one.rule == "untrusted-sink")
+        found = held_by(held)
         assert len(found.origins) == 2  # the document, and the sub-agent's word of it
 
 

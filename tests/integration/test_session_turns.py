@@ -85,6 +85,9 @@ def test_a_session_is_opened_from_one_of_the_same_principal(gateway: Served) -> 
     assert gateway.ask("POST", "/v1/sessions", opening).status == 201
     assert gateway.ask("POST", "/v1/sessions", opening).status == 200
     assert gateway.ask("POST", "/v1/sessions", {**opening, "parent": {"session": "said"}}).status == 409
+    unnamed = {name: value for name, value in opening.items() if name != "owner"}
+    assert gateway.ask("POST", "/v1/sessions", unnamed).status == 200  # who asks again need not say for whom
+    assert gateway.ask("POST", "/v1/sessions", {**opening, "owner": "eve"}).status == 409
     for parent in ({"session": "nowhere"}, {"session": "above", "call_id": "none"}):
         answer = gateway.ask("POST", "/v1/sessions", {"session": "lost", "parent": parent})
         assert (answer.status, answer.code) == (403, "forbidden")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from support.shell import stand_in
+from support.shell import aegis_python, stand_in
 
 RUN: Final = {"python", "sh"}
 TIMEOUT_S: Final = 60
@@ -95,7 +95,7 @@ class Reader:
         path.chmod(0o600)
 
     def _start(self, block: Block) -> subprocess.Popen[str]:
-        command = [sys.executable, "-"] if block.language == "python" else ["bash", "-euo", "pipefail", "-s"]
+        command = [str(aegis_python()), "-"] if block.language == "python" else ["bash", "-euo", "pipefail", "-s"]
         process = subprocess.Popen(
             command,
             cwd=self.place,

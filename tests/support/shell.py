@@ -198,9 +198,19 @@ def stand_in() -> Path:
 
 
 @cache
+def python(*modules: str) -> Path:
+    """A `python` for scripts, which run as forks of a process that has loaded `modules`."""
+    return _stand_in("python", [], *modules)
+
+
 def mcp_python() -> Path:
-    """A `python SCRIPT ...` that runs as a fork of a process that has loaded the package of MCP and its servers."""
-    return _stand_in("python", [], "mcp.server", "mcp.server.mcpserver", "mcp_types")
+    """A `python` that has loaded the package of MCP, with its servers."""
+    return python("mcp.server", "mcp.server.mcpserver", "mcp_types")
+
+
+def aegis_python(*modules: str) -> Path:
+    """A `python` that has loaded what a program with a gate or a client of ours does, and `modules`."""
+    return python("aegis", "aegis.bootstrap.deployment", "aegis.sdk.client", "aegis.sdk.hooking", *modules)
 
 
 def read_json(finished: subprocess.CompletedProcess[str]) -> Any:

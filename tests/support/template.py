@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 PIECE = 1 << 16
@@ -118,14 +119,26 @@ def serve(path: str, modules: Sequence[str]) -> None:
                 pass
 
 
+def _script() -> None:
+    """Run what `python` with these arguments runs: a file, `-c` with a text, or with `-` standard input."""
+    first = sys.argv[0]
+    is_file = first not in ("-", "-c")
+    others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [str(Path(first).parent) if is_file else "", *filter(None, others)]
+    if is_file:
+        runpy.run_path(first, run_name="__main__")
+        return
+    text = sys.stdin.read() if first == "-" else sys.argv.pop(1)
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(text, "<string>", "exec"), vars(module))
+
+
 if __name__ == "__main__":
     given = sys.argv[2:]
     serve(sys.argv[1], given)
     try:
         if given:
-            others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-            sys.path[:1] = [str(Path(sys.argv[0]).parent), *filter(None, others)]
-            runpy.run_path(sys.argv[0], run_name="__main__")
+            _script()
             sys.exit()
         from aegis.cli import main
 

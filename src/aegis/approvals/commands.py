@@ -171,12 +171,26 @@ _COLUMNS = (
     Column(title="LEFT", member="expires_at", brief=time_left),
     Column(title="WHAT", member="arguments", write=json_text, brief=summed_up),
 )
+
+
+def _covered(grants: Any) -> str:
+    """What a grant covers, in words: the same call again, or what of the session's data flow."""
+    told = [
+        f"`{one['does']}`{' by ' + one['tool'] if 'tool' in one else ''}"
+        if one["scope"] == "deed"
+        else f"{one['is']} at {one['sink']} from {one['document'][:14]}"
+        for one in grants or ()
+    ]
+    return ", ".join(told) or "the same call"
+
+
 _GRANT_COLUMNS = (
     Column(title="GRANT", member="id", is_id=True),
     Column(title="STATE", member="state"),
     Column(title="AGENT", member="agent", weight=2),
     Column(title="SESSION", member="session", weight=1),
     Column(title="TOOL", member="tool"),
+    Column(title="COVERS", member="grants", write=_covered, weight=1),
     Column(title="EXPIRES", member="expires_at", brief=time_left),
 )
 _FIRST = ("id", "kind", "state", "agent", "tool", "server", "session", "call_id", "created_at", "expires_at")

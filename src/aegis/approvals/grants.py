@@ -7,6 +7,7 @@ the very digest, under the very policy, that people agreed to.
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import Any, Final, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ import orjson
 from msgspec import Struct, structs
 
 from aegis.approvals.values import MAX_OFFERED, Approval, OfferedGrant
+from aegis.core.canonical import SALT_BYTES, payload_commitment
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft
@@ -172,7 +174,7 @@ _read: Final = msgspec.json.Decoder(Grant)
 
 
 def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str) -> Draft:
-    """The receipt of a grant that was opened or revoked."""
+    """The receipt of a grant that was opened or revoked; what of data flow it covers is its payload."""
     members: dict[str, Any] = {
         "kind": "grant",
         "receipt_id": receipt_id,
@@ -189,4 +191,9 @@ def grant_receipt(grant: Grant, action: str, *, receipt_id: str, principal: str)
     }
     if grant.server is not None:
         members["server"] = grant.server
-    return Draft(members=members)
+    if not grant.flow:
+        return Draft(members=members)
+    salt, payload = os.urandom(SALT_BYTES), orjson.dumps({"grants": [one.to_wire() for one in grant.flow]})
+    return Draft(
+        members={**members, "payload_commitment": payload_commitment(salt, payload)}, payload=payload, salt=salt
+    )

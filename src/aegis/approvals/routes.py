@@ -67,6 +67,7 @@ _STATUS: Final[dict[str, Schema]] = {
 }
 
 _SCOPE: Final[Schema] = {"type": "string", "enum": list(get_args(Scope))}
+_FLOW_GRANT: Final = optional({"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT, "tool": TEXT})
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Approval": closed(
@@ -104,9 +105,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "replaced_by": {**nullable(TEXT), "description": "the call that took the place of a deferred one"},
             "grants": {
                 "type": "array",
-                "items": optional(
-                    {"scope": _SCOPE, "document": ID, "sink": TEXT, "is": TEXT, "does": TEXT, "tool": TEXT}
-                ),
+                "items": _FLOW_GRANT,
                 "description": "what may be granted for the rest of the session; a deed `other` is of one `tool`",
             },
             "quorum": {"type": "integer", "minimum": 1},
@@ -170,6 +169,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "created_at": TIME,
             "expires_at": TIME,
             "revoked_by": nullable(TEXT),
+            "grants": {
+                "type": "array",
+                "items": _FLOW_GRANT,
+                "description": "what of the session's data flow it covers, in place of the same call again",
+            },
         },
         "id",
         "state",

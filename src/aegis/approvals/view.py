@@ -106,6 +106,7 @@ def grant_view(grant: Grant, *, now: int) -> dict[str, Any]:
         "created_at": rfc3339(grant.created_at),
         "expires_at": rfc3339(grant.expires_at),
         "revoked_by": grant.revoked_by,
+        "grants": [one.to_wire() for one in grant.flow],
     }
 
 

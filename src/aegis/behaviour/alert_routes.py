@@ -45,7 +45,7 @@ def _items(properties: dict[str, Schema]) -> Schema:
 
 
 _CHANGES: Final[Schema] = closed(
-    {"counts": _COUNTS, "items": _items({"time": TIME, "action": TEXT, "by": TEXT, "receipt": ID})}
+    {"counts": _COUNTS, "items": _items({"time": TIME, "kind": TEXT, "action": TEXT, "by": TEXT, "receipt": ID})}
 )
 
 SCHEMAS: Final[dict[str, Schema]] = {

@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 from msgspec import Struct, convert, structs, to_builtins
 
+from aegis.core.behaviour import condition_in_words
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment, sha256
 from aegis.core.outcome import Outcome, Risk
 from aegis.core.ports import Document, Entry, Reader, Search, Transaction
@@ -38,6 +39,20 @@ TELLING: Final = frozenset({"alert_alarms", "alert_digest", "alert_escalated"})
 # What shakes the log itself, or stops everything: never muted, like whatever holds a canary or ends in a revocation.
 _CRITICAL: Final = frozenset({"kill", "mark_missing", "rollback_accepted", "documents_adopted"})
 _HIGH: Final = frozenset({"tool-refused"})
+# What an alarm says to a person who has not read about it.
+_SAID: Final[Mapping[str, str]] = {
+    "kill": "every agent was stopped by a person",
+    "containment": "{who} met a condition of containment: {why}",
+    "cascade": "other sessions were reached by what {who} wrote, which is contained",
+    "drift": "a session of {who} went far from what its user asked for",
+    "uncovered": "something ran without a decision: {who}",
+    "tool-refused": "a tool was refused for what it says about itself: {who}",
+    "approver_fatigue": "a person answers held calls faster than they can be read",
+    "mark_missing": "the log was opened without the mark of its end",
+    "rollback_accepted": "a log that lacks its newest receipts was accepted by a person",
+    "documents_adopted": "documents of the store were taken as they were found, without their seal",
+}
+_OTHER: Final = "{action}: {who}"
 
 
 class AlertGroup(Struct, frozen=True, kw_only=True):
@@ -59,11 +74,9 @@ class AlertGroup(Struct, frozen=True, kw_only=True):
     @property
     def cause(self) -> str:
         """What it is about, in words."""
-        if self.action == "kill":
-            return "every agent was stopped by a person"
-        named = f" ({', '.join(self.rules)})" if self.rules else ""
-        who = f" of the agent `{self.agent}`" if self.agent else f" of the tool `{self.tool}`" if self.tool else ""
-        return f"{self.action.replace('_', ' ').replace('-', ' ')}{named}{who}"
+        who = f"the agent `{self.agent}`" if self.agent else f"the tool `{self.tool}`" if self.tool else "a session"
+        why = ", ".join(map(condition_in_words, self.rules))
+        return _SAID.get(self.action, _OTHER).format(who=who, why=why, action=self.action.replace("_", " "))
 
     @property
     def words(self) -> str:

@@ -1,6 +1,6 @@
 """What agents and sessions may use up without a mission: counted in the commit, asked about before it blocks.
 
-(1) a call that would pass a ceiling is held, once: its yes lets so many more calls run, and is on record as any other
+(1) a call that would pass a ceiling is held, once: its yes, on record as any other, lets so many more calls run
 (2) while a person is asked, and once one said no, further calls are refused until the time of the budget is over
 (3) what runs is taken in the transaction that records it, so that several gateways on one store count as one
 
@@ -133,10 +133,7 @@ class CallBudget(Part):
                 asked = record.evaluation.approval
                 account.asked = now + (DEFAULT_TIMEOUT if asked is None else asked.timeout_seconds) * MICROS
             elif over and enforced:
-                if by_person and decision is not None and decision.reason is Reason.BUDGET_EXHAUSTED:
-                    account.extra, account.asked, account.refused = max(account.extra, rule.more), 0, False
-                    account.gives += 1
-                elif account.extra < 1 and not by_person:
+                if account.extra < 1 and not by_person:
                     if outcome is Outcome.REQUIRE_APPROVAL:
                         raise BudgetSpent("a budget is used up")
                     raise BudgetTaken("another call took what was left of a budget")
@@ -171,15 +168,20 @@ def _account(reader: Reader, rule: BudgetRule, subject: str) -> BudgetAccount:
     return BudgetAccount() if stored is None else convert(orjson.loads(stored.body), BudgetAccount)
 
 
-def close(transaction: Transaction, rules: Sequence[BudgetRule], approval: Approval, now: int) -> None:
-    """Note that a person refused more: what is used up stays so until its time is over."""
+def answer(
+    transaction: Transaction, rules: Sequence[BudgetRule], approval: Approval, now: int, *, is_yes: bool
+) -> None:
+    """Note what a person said to more: a yes gives it at once, a no leaves used up what is until its time is over."""
     if approval.reason_held != Reason.BUDGET_EXHAUSTED.value:
         return
     for rule in rules:
         subject = subject_of(rule, approval.agent, approval.principal, approval.session)
         account = _account(transaction, rule, subject).at(rule, now)
         if account.asked:
-            account.asked, account.refused = 0, True
+            account.asked, account.refused = 0, not is_yes
+            if is_yes:
+                account.extra = max(account.extra, rule.more)
+                account.gives += 1
             _write(transaction, key_of(rule, subject), account, now)
 
 

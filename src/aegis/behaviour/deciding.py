@@ -51,7 +51,7 @@ class Behaviour(Participant):
     def take(self, asked: DecisionAttempt) -> Iterator[Part]:
         """What a call takes from the budgets of agents and sessions, and the trust in its agent."""
         if asked.policy.behaviour.reads_trust:
-            yield ShownTrust(self._trusts.score(asked.subject.agent))
+            yield ShownTrust(self._trusts, asked.subject.agent)
         if asked.policy.behaviour.budgets and not is_judge(asked.subject.principal):
             yield CallBudget(asked, self._clock)
 

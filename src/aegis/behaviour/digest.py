@@ -117,7 +117,8 @@ class Changes:
     def add(self, entry: Entry, action: str) -> None:
         """Count one change."""
         self._counts[action] += 1
-        one = {"time": rfc3339(entry.time), "action": action, "by": entry.principal, "receipt": entry.receipt_id}
+        one = {"time": rfc3339(entry.time), "kind": entry.kind, "action": action, "by": entry.principal}
+        one["receipt"] = entry.receipt_id
         self._listed = [one, *self._listed[: LISTED - 1]]
 
     def shown(self) -> dict[str, Any]:
@@ -172,19 +173,23 @@ def digest_text(digest: Mapping[str, Any]) -> str:
         lines.append(f"Held calls: {_counts(digest['answers'])}")
     lines += ["", "Alerts"]
     lines += [
-        f"- {one['severity']}: {one['cause']}, {one['count']} times, last {one['last']} ({one['receipt']})"
+        f"- {one['severity']}: {one['cause']}, {_times(one['count'])}, last {one['last']} ({one['receipt']})"
         for one in digest["alerts"]
     ] or ["- none"]
     for name, title in (("changed", "What changed"), ("tuned", "What was tuned")):
         lines += ["", f"{title}: {_counts(digest[name]['counts'])}"]
-        lines += [f"- {one['time']} {one['action']} by {one['by']}" for one in digest[name]["items"]]
+        lines += [f"- {one['time']} {one['kind']}: {one['action']}, by {one['by']}" for one in digest[name]["items"]]
     lines += ["", "Nearly missed: calls that ran, risky or with something noted of them"]
     lines += [
         f"- {one['tool']} by {one['agent']}, risk {one['risk']}"
-        f"{', noted: ' + ', '.join(one['noted']) if one['noted'] else ''}; {one['count']} times ({one['receipt']})"
+        f"{', noted: ' + ', '.join(one['noted']) if one['noted'] else ''}; {_times(one['count'])} ({one['receipt']})"
         for one in digest["nearly_missed"]
     ] or ["- none"]
     return "\n".join(lines)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -19,9 +19,11 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from aegis.behaviour.usual import program_of
+from aegis.core.decision import Decision
 from aegis.core.ports import Clock, Entry, Reader, Search, Store, never_came
+from aegis.core.receipt import Recorded
 from aegis.core.times import MICROS, rfc3339
-from aegis.gate.participants import Part
+from aegis.gate.participants import DecisionRecord, Part
 
 HALF_LIFE_US: Final = 7 * 86_400 * MICROS
 MAX_DAYS: Final = 30  # of the history that is shown
@@ -115,18 +117,6 @@ def _weight(entry: Entry) -> tuple[float, float]:
     return _AGAINST.get(entry.reason, otherwise)
 
 
-class ShownTrust(Part):
-    """The trust in the agent of one call, for the policies that read it."""
-
-    __slots__ = ("_score",)
-
-    def __init__(self, score: int):
-        self._score = score
-
-    def shows(self) -> Mapping[str, Any]:
-        return {"trust": self._score}
-
-
 class AgentTrusts:
     """The trust in agents as policies are shown it: from the log, at most a few seconds old."""
 
@@ -150,3 +140,27 @@ class AgentTrusts:
             if len(self._known) > MAX_AGENTS:
                 self._known.popitem(last=False)
         return score
+
+    def forget(self, agent: str) -> None:
+        """Read the trust in an agent again for its next call: something was just held against it."""
+        with self._lock:
+            self._known.pop(agent, None)
+
+
+class ShownTrust(Part):
+    """The trust in the agent of one call, for the policies that read it."""
+
+    __slots__ = ("_agent", "_score", "_trusts")
+
+    def __init__(self, trusts: AgentTrusts, agent: str):
+        self._trusts = trusts
+        self._agent = agent
+        self._score = trusts.score(agent)
+
+    def shows(self) -> Mapping[str, Any]:
+        return {"trust": self._score}
+
+    def release(self, decision: Decision, recorded: Sequence[Recorded], record: DecisionRecord) -> Decision:
+        if not decision.allowed:
+            self._trusts.forget(self._agent)
+        return decision

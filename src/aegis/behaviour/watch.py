@@ -18,14 +18,14 @@ import orjson
 from msgspec import convert, to_builtins
 
 from aegis.approvals.queue import find
-from aegis.behaviour.budgets import close
+from aegis.behaviour.budgets import answer
 from aegis.behaviour.canaries import GUARD as CANARIES
 from aegis.behaviour.canaries import Canaries, WatchedCanary
 from aegis.behaviour.cascading import Cascades
 from aegis.behaviour.containing import CANARY_RULE, EventCounts, counted, may_count, note
 from aegis.behaviour.containment import TALLIES, caller_of, contain, contained_by, drafts_of, findings_in
 from aegis.behaviour.usual import UsualCalls
-from aegis.core.behaviour import ContainedBy, ContainmentRule
+from aegis.core.behaviour import BudgetRule, ContainedBy, ContainmentRule
 from aegis.core.outcome import Outcome
 from aegis.core.ports import Document, Transaction
 from aegis.core.receipt import Draft, Recorded
@@ -60,10 +60,8 @@ class ContainmentWatch:
                 self._usual.save(transaction, draft.members["agent"])
             elif kind == "result":
                 _look_at_result(watched, draft)
-            elif kind == "approval" and policy.behaviour.budgets and draft.members.get("action") == "denied":
-                approval = find(transaction, draft.members["approval_id"])
-                if approval is not None:
-                    close(transaction, policy.behaviour.budgets, approval, self._clock())
+            elif kind == "approval" and policy.behaviour.budgets and draft.members.get("approvers"):
+                self._answered(transaction, draft, policy.behaviour.budgets)
             if kind in _FOLLOWED:
                 found += self._cascades.look(transaction, draft, policy.behaviour.cascade)
             if rules and may_count(draft.members, watched=watched is not None):  # (1)
@@ -75,6 +73,12 @@ class ContainmentWatch:
         if draft.members["kind"] == "revocation":
             self._cascades.wake()
         notify(self._listeners, Event(kind=draft.members["kind"], members=draft.members, recorded=recorded))
+
+    def _answered(self, transaction: Transaction, draft: Draft, budgets: Sequence[BudgetRule]) -> None:
+        """Let the budgets know what people said; what evidence or an earlier answer released is no answer to them."""
+        said, approval = draft.members.get("action"), find(transaction, draft.members["approval_id"])
+        if said in ("approved", "denied") and approval is not None:
+            answer(transaction, budgets, approval, self._clock(), is_yes=said == "approved")
 
     def _counted(
         self, transaction: Transaction, draft: Draft, rules: Sequence[ContainmentRule], policy_digest: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -45,18 +45,52 @@ class ContainmentRule(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """The condition in words: `5 blocked (attack_detected, high) within 600 s`."""
-        counted = " and ".join(f"{count} {measure}" for measure, count in self.counts.items())
-        narrowed = ", ".join(
-            [*([self.reason] if self.reason else []), *([self.severity.word] if self.severity else [])]
-        )
-        return f"{counted}{f' ({narrowed})' if narrowed else ''} within {self.within // MICROS} s"
+        """The condition in words: `5 calls blocked (attack_detected, high) within 10 minutes`."""
+        narrowed = [*([self.reason] if self.reason else []), *([self.severity.word] if self.severity else [])]
+        return _condition(self.counts, narrowed, self.within // MICROS)
 
     @property
     def name(self) -> str:
         """The condition as receipts name it."""
         parts = (f"{measure}-{count}" for measure, count in self.counts.items())
         return "-".join(filter(None, (*parts, self.reason, f"{self.within // MICROS}s")))
+
+
+_COUNTED: Final[Mapping[str, tuple[str, str]]] = {
+    "blocked": ("call blocked", "calls blocked"),
+    "held": ("call held", "calls held"),
+    "denied": ("call denied by a person", "calls denied by people"),
+    "alarms": ("alarm", "alarms"),
+    "categories": ("kind of attack", "kinds of attack"),
+    "canary": ("touch of a canary", "touches of a canary"),
+    "undecided": ("body run undecided", "bodies run undecided"),
+    "budget": ("refusal for a used-up budget", "refusals for a used-up budget"),
+}
+_UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+
+
+def _condition(counts: Mapping[Any, int], narrowed: Sequence[str], seconds: int) -> str:
+    counted = " and ".join(f"{count} {_COUNTED[measure][count != 1]}" for measure, count in counts.items())
+    length, unit = next(one for one in _UNITS if seconds % one[0] == 0)
+    times = seconds // length
+    within = f"{times} {unit}{'' if times == 1 else 's'}"
+    said = f" ({', '.join(narrowed)})" if narrowed else ""
+    return f"{counted}{said} within {within}"
+
+
+def condition_in_words(name: str) -> str:
+    """What the name of a condition says, in words; any other name as it is."""
+    *parts, last = name.split("-")
+    seconds = last.removesuffix("s")
+    counted = dict(zip(parts[::2], parts[1::2], strict=False))
+    if (
+        not counted
+        or not _COUNTED.keys() >= counted.keys()
+        or not all(map(str.isdecimal, (*counted.values(), seconds)))
+    ):
+        return name
+    counts = {measure: int(count) for measure, count in counted.items()}
+    return _condition(counts, parts[2 * len(counts) :], int(seconds))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a request to the API of a server does: it deletes, opens, runs or permits, by its method, path and body."""
+"""What a request to the API of a server does, by its method, path and body."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.resources import words_of_resources
+from aegis.detect.roles import words_of
+from aegis.detect.tool_words import vocabulary
 
 ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*"})
 ON: Final = (True, "true", "True", "enabled", "Enabled")
@@ -31,26 +33,21 @@ def is_everything(value: Any) -> bool:
     return False
 
 
-def of_request(members: Mapping[str, Any], *, deletes: bool) -> Iterator[ResourceEffect]:
-    """A request to the API of a server: a deletion of everything, a query that selects all."""
-    method = members.get("method", members.get("httpmethod", members.get("verb")))
-    path = next(
-        (members[name] for name in ("path", "endpoint", "url", "uri", "route") if isinstance(members.get(name), str)),
-        "",
-    )
+def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Iterator[ResourceEffect]:
+    """A request to the API of a server: to one that is known, a deletion of everything, a query that selects all."""
+    path = next((members[name] for name in _PLACES if isinstance(members.get(name), str)), "")
+    method = next((members[name] for name in _METHODS if isinstance(members.get(name), str)), None)
+    if method is None and ("://" in path[:_LONGEST_SCHEME] or not _REQUESTS.isdisjoint(words_of(tool))):
+        method = next((word for word in words_of(tool) if word in _REQUESTS), "get")
     if isinstance(method, str) and path:
         where = path.split("?", 1)[0].rstrip("/")
         last = where.rpartition("/")[2]
+        known = list(requests_of(method.upper(), path))
+        yield from known
         if method.upper() == "DELETE":
             if last in ALL or not where.replace("://", "").strip("/"):
                 yield _request("delete", "table", "all", path)
-            elif _NAMESPACE.search(where):
-                yield _request("delete", "namespace", "all", path)
-            elif _GUARDS.search(where):
-                yield _request("disable", "defence", "one", path)
-            elif _REPOSITORY.search(where):
-                yield _request("delete", "repository", "all", path)
-            else:
+            elif not known:
                 kinds = [words_of_resources().get(part) for part in where.lower().split("/")[-2:]]
                 resource = next((kind for kind in reversed(kinds) if kind in _HELD), None)
                 if resource is not None:
@@ -61,20 +58,38 @@ def of_request(members: Mapping[str, Any], *, deletes: bool) -> Iterator[Resourc
             yield _request("delete", "record", "all", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
-            if _RUNS_CODE.search(where) is not None:
-                yield _request("execute", "program", "one", path)
-            elif _ON_NODE.search(where) is not None:
-                yield _request("escalate", "container-host", "one", path)
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
         yield _request("delete", "table", "all", index)
 
 
-# The API of a forge: what guards a branch, who may push, keys that open it, and whether everybody sees it.
-_GUARDS: Final = Lazy(
-    r"/branches/[^/]+/protection(?:/[\w-]+)?$|/protected_branches/[^/]+$|/rulesets/\d+$|/vulnerability-alerts$|/secret-scanning\b|"
-    r"/push_rule$|/audit-?logs?(?:/|$)"
-)
+_PLACES: Final = ("path", "endpoint", "url", "uri", "route")
+_METHODS: Final = ("method", "httpmethod", "verb")
+_REQUESTS: Final = frozenset({"post", "put", "patch", "delete"})  # in the name of a tool that makes one kind of request
+_LONGEST_SCHEME: Final = 12
+
+
+def requests_of(method: str, url: str) -> Iterator[ResourceEffect]:
+    """The effects of a request to the interface of a known kind of server."""
+    where = path_of(url)
+    bare = where.split("?", 1)[0].rstrip("/") or "/"
+    for one in vocabulary().requests:
+        if method not in one.methods or (one.unless is not None and one.unless.search(bare) is not None):
+            continue
+        if one.path.search(bare) is not None or one.path.search(where) is not None:
+            yield one.effect._replace(values=(url[:_LONGEST],), evidence=url[:_LONGEST])
+
+
+def path_of(url: str) -> str:
+    """The path of a URL with its query; a path as it is."""
+    rest = url.partition("://")[2]
+    return (f"/{rest.partition('/')[2]}" if rest else url).split("#", 1)[0]
+
+
+_LONGEST: Final = 160  # characters of a URL that are shown
+
+
+# The API of a forge: who may push, keys that open it, and whether everybody sees it.
 _REPOSITORY: Final = Lazy(r"^(?:\w+://[\w.:-]+)?(?:/api/v\d)?/(?:repos/[^/]+/[^/]+|projects/[^/]+)$")
 _OF_FORGE: Final = Lazy(r"/(?:repos|orgs|projects|groups|user|enterprises)(?:/|$)")
 
@@ -101,16 +116,9 @@ def _of_forge(method: str, where: str, members: Mapping[str, Any], path: str) ->
 
 
 _SENT: Final = ("body", "json", "data", "payload", "input")
-# Where servers run what they are sent: a build server's console, an agent's checks, jobs of a cluster of workers.
-_RUNS_CODE: Final = Lazy(
-    r"/scriptText$|/script$|/v1/agent/(?:check|service)/register$|/ws/v1/cluster/apps$|/v1/submissions/create$|"
-    r"/jars/upload$|/_scripts/|/api/v1/dags/[^/]+/dagRuns$|/solr/[^/]+/config$"
-)
-_ON_NODE: Final = Lazy(r"^/(?:run|exec)/[^/]+/[^/]+/[^/]+$")  # of a kubelet
 _HELD: Final[frozenset[Resource]] = frozenset(
     {"cloud-resource", "cloud-log", "storage", "cluster", "database", "backup", "defence"}
 )
-_NAMESPACE: Final = Lazy(r"/api/v1/namespaces/[^/]+$")
 
 
 def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:

@@ -1,38 +1,20 @@
-"""Who is given which rights by the members of a call, and which guards a member takes away.
-
-Names and values are those that forges, clouds, databases and directories share: a role called `admin`, a branch that
-may be pushed over, a policy that allows everything to everyone.
-"""
+"""Who is given which rights by the members of a policy, a binding or a rule of a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import OFF, ON, plain
 from aegis.detect.roles import words_of
+from aegis.detect.tool_words import vocabulary
 
 CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
-# Verbs of tools that give somebody something, besides those that change.
-_GIVES: Final = CHANGES | {"add", "invite", "grant", "assign", "promote", "create", "attach", "bind", "give", "upsert"}
 _POWERFUL: Final = frozenset({
     "cluster-admin", "system:masters", "administratoraccess", "roles/owner", "owner", "admin",
 })  # fmt: skip
-# What the highest role is called, by whoever has roles.
-_HIGHEST: Final = frozenset({
-    "admin", "administrator", "administrators", "owner", "superadmin", "superuser", "root", "orgadmin", "orgowner",
-    "sysadmin", "globaladministrator", "globaladmin", "accountadmin", "securityadmin", "domainadmins", "clusteradmin",
-    "workspaceadmin", "workspaceowner", "primaryowner", "rootadmin", "dbowner", "useradminanydatabase",
-    "readwriteanydatabase", "dbadminanydatabase", "system", "superusers", "allprivileges",
-})  # fmt: skip
-_ROLES: Final = (
-    "role", "roles", "rolename", "permission", "permissions", "access", "accesslevel", "orgrole", "accessrole",
-    "privilege",
-    "privileges", "membershiprole", "newrole", "roleid", "systemrole", "grouprole", "usertype",
-)  # fmt: skip
-_FLAGS: Final = ("isadmin", "admin", "isowner", "issuperuser", "superuser", "siteadmin", "isstaff", "administrator")
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
     "public-read-write", "public-read",
@@ -48,67 +30,17 @@ _OPENS: Final = (
 )  # fmt: skip
 _SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
 _HOUSES: Final = frozenset({"repo", "repository", "project", "gist"})
-# Guards that a member switches off, by what it is set to.
-_WEAKENS_ON: Final = (
-    "allowforcepushes", "allowsforcepushes", "allowdeletions", "allowsdeletions", "forcepush", "mfadisabled",
-    "disablemfa",
-    "disableauditlog", "skipverification", "bypassmfa", "anonymousaccess", "allowanonymous",
-)  # fmt: skip
-_WEAKENS_OFF: Final = (
-    "enforceadmins", "isadminenforced", "requiresapprovingreviews", "requiresstatuschecks", "requirescommitsignatures",
-    "requiredsignatures", "deletionprotection", "enabledeletionprotection", "enablelogfilevalidation", "mfaenabled",
-    "requiremfa", "mfarequired", "twofactorrequired", "twofactorrequirementenabled", "requiretwofactorauthentication",
-    "secretscanning", "secretscanningenabled", "auditlogenabled", "auditlogsenabled", "enableauditlog",
-    "loggingenabled",
-    "enablelogging", "encryptionatrest", "storageencrypted", "pointintimerecoveryenabled", "backupenabled",
-    "passwordpolicyenabled", "enforcesso", "ssoenforced", "authenabled", "authenticationenabled",
-)  # fmt: skip
-_WEAKENS_ABSENT: Final = ("requiredpullrequestreviews", "requiredstatuschecks")
 
 
 def given_rights(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
-    """What the members of one object give to whom, and which guards they take away; `tool` says what is done."""
+    """What the members of one object give to whom; `tool` says what is done."""
     yield from _rights(members)
     yield from _opened(members, tool)
-    words = frozenset(words_of(tool))
-    if words & _GIVES:
-        yield from _highest(members)
-    if words & CHANGES:
-        yield from _weakened(members)
-
-
-def _texts(value: Any) -> Iterable[str]:
-    listed = value if isinstance(value, list) else [value]
-    return [
-        str(one.get("role", "")) if isinstance(one, dict) else one for one in listed if isinstance(one, (str, dict))
-    ]
 
 
 def is_highest(role: str) -> bool:
     """Whether a role is the highest that there is, by its name."""
-    return plain(role.rpartition("/")[2]) in _HIGHEST
-
-
-def _highest(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """Somebody who is given the highest role."""
-    for name in _ROLES:
-        for role in _texts(members.get(name)):
-            if is_highest(role):
-                yield ResourceEffect("permit", "cloud-identity", "one", (role,), "", f"{name}: {role}")
-    for name in _FLAGS:
-        if members.get(name) in ON:
-            yield ResourceEffect("permit", "cloud-identity", "one", (name,), "", f"{name}: {members[name]}")
-
-
-def _weakened(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """A guard that is switched off by a member."""
-    for name, value in members.items():
-        if (
-            (name in _WEAKENS_ON and value in ON)
-            or (name in _WEAKENS_OFF and value in OFF)
-            or (name in _WEAKENS_ABSENT and value is None)
-        ):
-            yield ResourceEffect("disable", "defence", "one", (name,), "", f"{name}: {value}")
+    return plain(role.rpartition("/")[2]) in vocabulary().values["admin"]
 
 
 def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:

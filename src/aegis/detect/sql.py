@@ -243,10 +243,16 @@ _MAKES_ADMIN: Final = Lazy(
 )
 _GIVES_ALL: Final = Lazy(
     r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
-    r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b)"
+    r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
+    r"all\b.{1,200}\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
 
 
+# The name of a table that records who did what.
+_AUDIT: Final = (
+    r"(?:[\"`\[]?\w+[\"`\]]?\.){0,2}[\"`\[]?(?:\w*_)?(?:audit(?:s|ing|_?(?:log|trail|event|record|entrie)s?|_\w+)?|access_logs?|"
+    r"security_(?:event|log)s?|login_(?:history|event|attempt)s?|activity_logs?|auth_logs?|sign_?in_logs?)\b"
+)
 # What statements do to a server that no parser of theirs says: files, programs, other machines, its guards.
 _ON_SERVER: Final[tuple[tuple[str, Verb, Resource, EffectScope], ...]] = (
     (r"\bdrop\s+user\s+\S+\s+cascade\b|\bdrop\s+owned\s+by\b|\bdrop\s+tablespace\s+\S+\s+including\b|"
@@ -264,8 +270,12 @@ _ON_SERVER: Final[tuple[tuple[str, Verb, Resource, EffectScope], ...]] = (
     (r"\bdisable\s+row\s+level\s+security\b|\bdisable\s+trigger\s+all\b|\balter\s+server\s+audit\b[^;]{0,200}\bstate\s*=\s*off|"
      r"\bdrop\s+(?:server\s+audit|database\s+audit)\b|^\s*noaudit\b|\bset\s+session_replication_role\s*(?:=|to)\s*'?replica",
      "disable", "defence", "one"),
-    (r"^\s*(?:purge\s+(?:binary|master)\s+logs|reset\s+master)\b|\bset\s+(?:global|persist)\s+(?:general_log|audit_log\w*|log_bin)\s*=\s*"
-     r"(?:off|0|'?none)", "disable", "log", "one"),
+    (r"^\s*(?:purge\s+(?:binary|master)\s+logs|reset\s+master)\b|\bset\s+(?:global|persist)\s+(?:general_log|audit_log\w*|log_bin|"
+     r"log_statement|server_audit_logging)\s*=\s*'?(?:off|0|none)|\balter\s+system\s+set\s+(?:log_\w+|pgaudit\.\w+)\s*(?:=|to)\s*"
+     r"'?(?:off|none|0)\b|\balter\s+(?:database|role|user)\s+\S+\s+set\s+(?:log_\w+|pgaudit\.\w+)\s*(?:=|to)\s*'?(?:off|none)\b",
+     "disable", "log", "one"),
+    (rf"\b(?:delete\s+from|truncate(?:\s+table)?|drop\s+table(?:\s+if\s+exists)?|update)\s+{_AUDIT}",
+     "delete", "log", "one"),
     (r"^\s*shutdown\b(?:\s+(?:with\s+nowait|immediate|abort|normal))?\s*;?\s*$", "stop", "process", "all"),
 )  # fmt: skip
 _MAY_REACH: Final = one_of(*(f"(?i){pattern}" for pattern, *_ in _ON_SERVER))

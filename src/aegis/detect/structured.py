@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ALL, is_everything, of_request, plain
 from aegis.detect.mutations import mutations
-from aegis.detect.permissions import CHANGES, given_rights, is_highest
+from aegis.detect.permissions import given_rights, is_highest
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
+from aegis.detect.tool_deeds import Told, is_throwaway, speaks, tool_deeds
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
@@ -47,9 +48,8 @@ _MAY_TELL: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bstatement\b|forward|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
-    r"collaborators|/keys\b|read_only|visibility|admin|owner|superuser|root|protection|force_?push|mfa|two_?factor|audit|required_?|"
-    r"secret_?scanning|logging|encrypt|sso|createuser|grantroles"
+    r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
+    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles"
 )
 
 
@@ -61,28 +61,26 @@ _WHOLE_HOST: Final = frozenset({"mount /", "0.0.0.0/0"})
 _MOST_DOCUMENTS: Final = 16
 
 
-class Told(NamedTuple):
-    """An effect, and the pointer of the member that shows it."""
-
-    pointer: str
-    effect: ResourceEffect
-
-
 def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool) -> list[Told]:
     """The effects that members of a call show; `together` are its strings, names of members included.
 
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
-    found = _done(_deed(tool, arguments), arguments)
+    deed = _deed(tool, arguments)
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
+    names = {name.lower().replace("_", "") for name in arguments}
+    requests = not names.isdisjoint(_OF_REQUEST)
+    if speaks(tool) or requests or "mutation" in together or not names.isdisjoint(_ACTIONS):
+        found.extend(tool_deeds(tool, arguments))
     if "mutation" in together:
         for name, text in arguments.items():
             for field, given in mutations(text, arguments.get("variables")) if isinstance(text, str) else ():
-                shown = [*_done(field, given), *_told(given, field)]
+                shown = [*(_deleted(field, given) if _may_delete(field) else ()), *_told(given, field)]
                 found.extend(Told(f"/{escape(str(name))}", one.effect) for one in shown)
-    if _MAY_TELL(together):
-        deed = _deed(tool, arguments)
+    if requests or _MAY_TELL(together):
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
+            found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
             for name, text in value.items():
                 if isinstance(text, str) and _MANIFEST(text):
                     told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
@@ -96,18 +94,8 @@ def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
     return [Told(pointer, effect) for pointer, value in _objects(arguments) for effect in _of_object(value, deed)]
 
 
-def _done(deed: str, arguments: Mapping[str, Any]) -> list[Told]:
-    """What a deed does to what its arguments name: it deletes, changes everything, or switches something off."""
-    words = words_of(deed)
-    if _may_delete(deed):
-        return list(_deleted(deed, arguments))
-    if not CHANGES.isdisjoint(words) and not _SEVERAL.isdisjoint(words):
-        return list(_updated(deed, arguments))
-    return list(_ended(deed, arguments)) if not _ENDS.isdisjoint(words) else []
-
-
 _ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
-_ENDS: Final = frozenset({"disable", "stop", "deactivate", "clear", "mute", "bypass"})
+_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method"})
 
 
 def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
@@ -124,19 +112,6 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
 
 
 _LONGEST_DEED: Final = 48
-
-
-def _ended(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
-    """What protects or records, and is switched off or emptied: named by the deed or by a member."""
-    known = words_of_resources()
-    said = [
-        *words_of(deed),
-        *(word for value in arguments.values() if isinstance(value, str) for word in words_of(value[:_LONGEST_DEED])),
-    ]
-    for word in said[:_MOST_WORDS]:
-        if known.get(word) in ("cloud-log", "defence"):
-            yield Told("", ResourceEffect("disable", known[word], "one", (word,), "", deed))
-            return
 
 
 @lru_cache(maxsize=8_192)
@@ -173,6 +148,8 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             every = any(one.lower() in ALL for one in values) or any(
                 members[force][1] in (True, "true", "all") for force in _FORCES & members.keys()
             )
+            if resource in _MADE_ANEW and not every and all(map(is_throwaway, values)):
+                return
             scope: EffectScope = "all" if every else "many" if len(values) > 1 else "one"
             told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
             yield Told(f"/{escape(written)}", told)
@@ -181,14 +158,8 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
         yield Told("", ResourceEffect("delete", resource, "many", (), "", tool))
 
 
-_SEVERAL: Final = frozenset({"many", "all", "bulk", "query"})
-
-
-def _updated(deed: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
-    """What a tool changes that changes all that a condition selects, where it selects everything."""
-    for name, value in arguments.items():
-        if plain(str(name)) in _SELECTS and is_everything(value):
-            yield Told(f"/{escape(str(name))}", ResourceEffect("write", "record", "all", (name,), "", deed))
+# What is made and thrown away again all day, where its name says so.
+_MADE_ANEW: Final = frozenset({"namespace", "cloud-resource", "storage", "table", "database", "cluster"})
 
 
 def _names_all(value: Any) -> bool:
@@ -269,7 +240,7 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     yield from _mounts(members)
     yield from given_rights(members, tool)
     yield from _database_command(members)
-    yield from of_request(members, deletes=_may_delete(tool))
+    yield from of_request(members, tool, deletes=_may_delete(tool))
 
 
 # Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).
@@ -281,6 +252,9 @@ _FORWARDED: Final = (
     "forwardingemail",
     "forwardasattachmentto",
     "redirectto",
+    "blindcopyto",
+    "bccrecipients",
+    "copyto",
 )
 
 
@@ -324,7 +298,7 @@ _HOST_PLACES: Final = frozenset({
 
 
 def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """What a command of a document database deletes that is given as a document."""
+    """What a command or a pipeline of a document database does that is given as a document."""
     if members.get("dropdatabase") in (1, True, "1"):
         yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
     elif "createuser" in members or "grantrolestouser" in members:
@@ -342,6 +316,22 @@ def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
 
 
 _FEW: Final = 3
+_DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
+_COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
+
+
+def _stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Where a pipeline writes what it found: into another database, or over the collection that it read."""
+    for stage in ("$out", "$merge"):
+        target = value.get(stage)
+        if stage == "$merge" and isinstance(target, dict):
+            target = target.get("into")
+        if isinstance(target, dict) and isinstance(target.get("db"), str):
+            if target["db"] not in [arguments.get(name) for name in _DATABASES]:
+                shown = f"{target['db']}.{target.get('coll', '')}"
+                yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
+        elif stage == "$out" and isinstance(target, str) and target in [arguments.get(name) for name in _COLLECTIONS]:
+            yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
 
 
 def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:

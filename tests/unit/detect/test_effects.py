@@ -9,9 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
+from aegis.detect.endpoints import requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
 from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
+from aegis.detect.tool_deeds import tool_deeds
+from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
 from aegis.errors import ConfigError
 
 _PLACES = [(file.about, place) for file in builtin_resources() for place in file.places]
@@ -84,3 +87,33 @@ def test_a_wrong_file_says_what_is_wrong(tmp_path: Path) -> None:
 def test_a_call_without_effects_has_none() -> None:
     facts = gather(FactSubject(tool="add", server=None, arguments={"a": "1"}, limits=ReadLimits()))
     assert facts.resource_effects == ()
+
+
+_TOOLS = builtin_tools()
+
+
+def test_every_deed_of_a_tool_is_found_in_its_examples_and_nothing_in_those_beside_them() -> None:
+    wrong = []
+    for deed in (deed for file in _TOOLS for deed in file.deeds):
+        for example in deed.found:
+            if effect_of(deed.does) not in _bare(example):
+                wrong.append((deed.does, example))
+        wrong += [(deed.does, example) for example in deed.passes if _bare(example)]
+    assert wrong == []
+
+
+def _bare(example: ToolExample) -> list[ResourceEffect]:
+    found = [told.effect for told in tool_deeds(example.tool, example.arguments)]
+    return [one._replace(values=(), evidence="") for one in found]
+
+
+def test_every_request_of_the_table_is_found_in_its_examples_and_nothing_in_those_beside_them() -> None:
+    wrong = []
+    for one in (one for file in _TOOLS for one in file.requests):
+        for line in (*one.found, *one.passes):
+            method, url = line.split(" ", 1)
+            found = {effect.name for effect in requests_of(method, url)}
+            if (effect_of(one.does).name in found) if line in one.found else not found:
+                continue
+            wrong.append((one.does, line, found))
+    assert wrong == []

@@ -81,6 +81,8 @@ _IDENTITY: Final = Lazy(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d/.*)?|group|pa
 _LOCKED: Final = frozenset({"000", "0000", "0", "a-rwx", "a=", "ugo-rwx", "ugo="})
 _SOCKETS: Final = frozenset({"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"})
 _EDITORS: Final = of_kind("edits-in-place")
+_NOTHING: Final = frozenset({"empty", "blank", "emptydir", "empty_dir", "empty-dir", "null"})  # names of empty folders
+_MIRRORS: Final = ("/backup", "/exports", "/home/", "/media", "/mnt", "/srv", "/var/backups")  # copies
 
 
 def breaks(command: Command) -> str:
@@ -97,7 +99,21 @@ def breaks(command: Command) -> str:
         return _modes(args)
     if name in _EDITORS and any(map(_edits, args)):
         return "shell.privilege" if any(map(_IDENTITY.match, args)) else ""
+    if name == "rsync":
+        return SIGNAL if _empties_target(args) else ""
     return ""
+
+
+def _empties_target(args: tuple[str, ...]) -> bool:
+    """Whether a copy deletes what its target has more than its source: all of a vital folder, or from an empty one."""
+    places = [arg for arg in args if not arg.startswith("-")]
+    tries = "--dry-run" in args or any(arg[0] == "-" and arg[1:].isalpha() and "n" in arg for arg in args if arg)
+    if len(places) < 2 or tries or not any(arg.startswith("--del") for arg in args):
+        return False
+    target, source = places[-1].rpartition(":")[2], places[-2].rstrip("/").rsplit("/", 1)[-1].lower()
+    if target.startswith("/") and source in _NOTHING:
+        return True
+    return (is_vital(target) or _is_root(target)) and not target.startswith(_MIRRORS)
 
 
 def breaks_file(target: str, source: str) -> bool:
@@ -138,6 +154,12 @@ _NARROWING: Final = frozenset({
 _NAMING: Final = frozenset(
     {"-name", "-iname", "-path", "-ipath", "-regex", "-inum", "-empty", "-nouser", "-user", "-group", "-perm", "-newer"}
 )
+_BY_NAME: Final = frozenset({"-name", "-iname", "-path", "-ipath", "-regex"})
+_AGES: Final = frozenset({"-mtime", "-mmin", "-ctime", "-cmin", "-atime", "-amin"})
+_CLUTTER: Final = Lazy(
+    r"(?i)^(?:\*\.(?:py[co]|sw[op]|orig|rej|tmp|temp|bak~|class|o|ds_store|cache|dpkg-\w+|rpm(?:save|new|orig))|\*~|"
+    r"(?:\*/)?__pycache__(?:/\*)?|\._?\*?|\.ds_store|\._\*|thumbs\.db|desktop\.ini|\.\w+_cache|node_modules|core(?:\.\*)?)$"
+)
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
@@ -145,6 +167,8 @@ _LISTERS: Final = of_kind("lister")
 _FOUND_LOOP: Final = Lazy(
     r"\b(?:for\s+\w+\s+in\s+\"?(?:\$\(|`)\s*(?:sudo\s+)?find\s+|find\s+)(?:/|~|\$HOME)(?:home|root|etc|srv|var|mnt|Users)?\b"
 )
+_COUNTS: Final = Lazy(r"\bfor\s+(\w+)\s+in\s|\bread\s+(?:-\w+\s+)*(\w+)")
+_USED: Final = Lazy(r"^\$\{?(\w+)(?::\?\w*)?\}?(?:/\*?)?$")  # all of what is counted, and not a folder in it
 _ROOT_LOOP: Final = Lazy(r"\bfor\s+\w+\s+in\s+(?:/\*|/ |~/\*|\$HOME/\*|\"\$HOME\"/\*|/home/\*)")
 
 
@@ -175,18 +199,25 @@ def writes_device(target: str) -> bool:
 
 
 def loops_over_root(text: str, commands: list[Command]) -> bool:
-    """Whether a loop over everything below the root or a home deletes what it counts."""
+    """Whether what is counted or listed below the root or a home is deleted one by one, however it gets there."""
     if "find" in text and "for" in text and _FOUND_LOOP.search(text) is not None:
         names = {command.name for command in commands}
         if names & _ENCRYPTORS and names & DELETERS:
             return True
-    return (
-        "for" in text
-        and _ROOT_LOOP.search(text) is not None
-        and any(
-            command.name in DELETERS and any(arg.startswith(("$", "-rf $")) for arg in command.args)
-            for command in commands
-        )
+    listed = [command for command in commands if command.name in _LISTERS and _lists_root(command.args)]
+    if any(one.inside for one in listed) and any(one.fed and _starts_deleter(one) for one in commands):
+        return True
+    deleted = [arg for command in commands if command.name in DELETERS for arg in command.args if arg[:1] in "$`"]
+    if not deleted:
+        return False
+    if any(one.text in arg for one in listed for arg in deleted):
+        return True
+    if not listed and ("for" not in text or _ROOT_LOOP.search(text) is None):
+        return False
+    counted = {match.group(1) or match.group(2) for match in _COUNTS.finditer(text)}
+    used = [match.group(1) for match in map(_USED.match, deleted) if match is not None]
+    return any(name in counted for name in used) and (
+        not listed or _ROOT_LOOP.search(text) is not None or any(one.inside or one.pipe for one in listed)
     )
 
 
@@ -202,21 +233,39 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
         return [SIGNAL]
+    if removes and (_is_root(where) or is_vital(where)) and not _tidies(where, args):
+        return [SIGNAL]
     return []
+
+
+def _tidies(where: str, args: tuple[str, ...]) -> bool:
+    """Whether what `find` is to delete by name is what programs make again, or what is kept for some days only."""
+    named = [value for option, value in pairwise(args) if option in _BY_NAME]
+    if named and all(_CLUTTER.match(value) for value in named):
+        return True
+    kept = any(option in _AGES and value.startswith("+") for option, value in pairwise(args))
+    return bool(named) and kept and where.rstrip("/") != ""
 
 
 def feeds_deleter(stages: Sequence[Command]) -> bool:
     """Whether what lies below the root or a home is listed into a command that deletes what it reads."""
     for before, command in pairwise(stages):
-        words = next(
-            (command.args[at:] for at, arg in enumerate(command.args) if arg.rsplit("/", 1)[-1] in DELETERS), ()
-        )
-        if command.name not in _FED or not words:
-            continue
+        words = _starts_deleter(command)
         whole = before.name == "find" or any(map(_recurses, words))
-        if whole and before.name in _LISTERS and any(map(_is_root, before.args)) and not _NARROWING & set(before.args):
+        if words and whole and before.name in _LISTERS and _lists_root(before.args):
             return True
     return False
+
+
+def _lists_root(args: tuple[str, ...]) -> bool:
+    return any(map(_is_root, args)) and not _NARROWING & set(args)
+
+
+def _starts_deleter(command: Command) -> tuple[str, ...]:
+    """The words of the command that `command` starts with what it reads, where that one deletes."""
+    if command.name not in _FED:
+        return ()
+    return next((command.args[at:] for at, arg in enumerate(command.args) if arg.rsplit("/", 1)[-1] in DELETERS), ())
 
 
 def _recurses(word: str) -> bool:

@@ -181,6 +181,8 @@ def analyse_shell(
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
         facts.writes = facts.writes or not target.startswith("/dev/")
         judge_write(target, restored(source, extract.given), facts)
+    for source in shell.reads:
+        _add_command(Command("cat", (plain_word(source),), f"cat {source}", 0, 0, False), facts, MAX_DEPTH)
     if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
     done: Container[str] = ()

@@ -148,9 +148,9 @@ class ShellUnit:
 class Shell(NamedTuple):
     """The commands and redirections of a text; `error` where part of it was not grammar.
 
-    `writes` are the files that redirections write, each with the text of the statement that does; `cut` says
-    that something was left out because effort ran out. `units` are the parts of the text through which data goes;
-    there are none in a text of plain commands.
+    `writes` are the files that redirections write, each with the text of the statement that does, and `reads` those
+    that they read; `cut` says that something was left out because effort ran out. `units` are the parts of the text
+    through which data goes; there are none in a text of plain commands.
     """
 
     commands: tuple[Command, ...]
@@ -158,6 +158,7 @@ class Shell(NamedTuple):
     error: bool
     cut: bool = False
     units: tuple[ShellUnit, ...] = ()
+    reads: tuple[str, ...] = ()
 
 
 def parse_shell(text: str, effort: Effort) -> Shell:
@@ -169,6 +170,7 @@ def parse_shell(text: str, effort: Effort) -> Shell:
     commands: list[Command] = []
     writes: list[tuple[str, str]] = []
     units: list[ShellUnit] = []
+    reads: list[str] = []
     error = cut = False
     for found in captures(_GRAMMAR, text, effort, whole=text.count("|") <= _MOST_PIPES):
         if found is None:
@@ -176,7 +178,8 @@ def parse_shell(text: str, effort: Effort) -> Shell:
             continue
         error = error or found.error
         cut = _add(found.nodes, text, commands, writes, units, effort) or cut
-    return Shell(tuple(commands), tuple(writes), error, cut, tuple(units))
+        reads += [path for node in found.nodes.get("redirect", ()) if (path := _target(node, reading=True)) is not None]
+    return Shell(tuple(commands), tuple(writes), error, cut, tuple(units), tuple(reads))
 
 
 def _add(
@@ -339,14 +342,14 @@ _NOT_FED: Final[tuple[bool, list[str]]] = (False, [])
 _OUTSIDE: Final[ShellPlace] = ShellPlace(0, 0, False, "")
 
 
-def _target(node: Node) -> str | None:
-    """The file that an output redirection writes; `None` for input and for descriptors."""
+def _target(node: Node, *, reading: bool = False) -> str | None:
+    """The file that an output redirection writes, or if `reading` one reads; `None` for descriptors."""
     children = node.children
     at = next((at for at, child in enumerate(children) if ">" in child.type or "<" in child.type), None)
     if at is None or at + 1 == len(children):
         return None
     operator = children[at].type
-    if not operator.startswith((">", "&>")) or operator in {">&", "<&"}:
+    if operator in {">&", "<&"} or not operator.startswith("<" if reading else (">", "&>")):
         return None
     return word(_text(children[at + 1]))
 

@@ -36,6 +36,7 @@ from aegis.policy.dataflow.reading import (
     FlowGrant,
     SessionView,
     ValueOrigin,
+    pairs_of,
     shingles,
 )
 from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise, tokens
@@ -414,8 +415,11 @@ class _Judging:
             return True
         if not self.view.shingles:
             return False
+        known = self.view.shingles
+        if known.isdisjoint(pairs_of(self.view.key, text[:2_000])):  # the rest of them is less than is needed
+            return False
         hashes = shingles(self.view.key, text[:2_000])
-        return bool(hashes) and sum(map(self.view.shingles.__contains__, hashes)) >= _COPIED * len(hashes)
+        return bool(hashes) and sum(map(known.__contains__, hashes)) >= _COPIED * len(hashes)
 
 
 def _is_own(origin: ValueOrigin) -> bool:

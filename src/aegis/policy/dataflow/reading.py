@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, islice, repeat
+from itertools import chain, islice, pairwise, repeat
 from operator import add
 from typing import Any, Final, NamedTuple
 
@@ -243,6 +243,7 @@ class _Taking:
     def members(self, record: dict[str, Any], path: str, dotted: str, depth: int) -> None:
         """`walk` of each member. Short texts of fields that nobody declared are most of what tools return."""
         names, leaves, declared = self.names, self.leaves, bool(self.fields)
+        plain = depth <= 32 and not declared
         for inner, held in record.items():
             known = names.get(inner)
             if known is None:
@@ -250,7 +251,7 @@ class _Taking:
             token, flags = known
             kind = type(held)
             size = len(held) if kind is str else 0 if kind is int or kind is float else MAX_READ
-            if size < self.left and len(leaves) < MAX_STRINGS and depth <= 32 and not declared:
+            if plain and size < self.left and len(leaves) < MAX_STRINGS:
                 self.left -= size
                 leaves.append((held, f"{path}/{token}", flags))
             else:
@@ -479,11 +480,20 @@ def shingles(key: bytes, text: str) -> list[int]:
 
     A word's hash is keyed; those of words that stand together are sums of theirs, each word with a weight of its place.
     """
-    words = tokens(text.casefold())[: _SPAN_WORDS + 2]
-    hashed = list(map(_word, repeat(key), words))
+    hashed = _hashed_words(key, text)
     pairs = list(map(add, hashed, [one << 1 for one in hashed[1:]]))
     triples = map(add, pairs, [one << 2 for one in hashed[2:]])
     return [one & _BITS for one in chain(pairs, triples)]
+
+
+def pairs_of(key: bytes, text: str) -> list[int]:
+    """Those of `shingles` that are of two words: more than a half."""
+    hashed = _hashed_words(key, text)
+    return [(one + (after << 1)) & _BITS for one, after in pairwise(hashed)]
+
+
+def _hashed_words(key: bytes, text: str) -> list[int]:
+    return list(map(_word, repeat(key), tokens(text.casefold())[: _SPAN_WORDS + 2]))
 
 
 @lru_cache(maxsize=_WORDS_KNOWN)

@@ -113,8 +113,10 @@ def find_all(joined: JoinedTexts) -> list[list[TypedValue]]:
             continue
         seen.add((number, text))
         # What most values are can be seen: only an address of mail has that sign and no slash, unless it is a site's.
-        is_mail = "@" in text and "/" not in text and not text.startswith("www.")
-        value = _typed(text, 1 if is_mail else joined.part_at(number, start), start)
+        if "@" in text and "/" not in text and not text.startswith("www."):
+            found[number].append(TypedValue("email", text.strip(".").lower(), start, end))
+            continue
+        value = _typed(text, joined.part_at(number, start), start)
         if value is not None:
             found[number].append(value)
     return found

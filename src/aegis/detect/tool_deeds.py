@@ -1,0 +1,419 @@
+"""What a call does by the words of its tool and its members: a verb, the things it is done to, and how far it reaches.
+
+A call can be made in other words: by an action among its members, as a request to the interface of a server, as a
+mutation of GraphQL. Each is read the same way. Which words make which effect is data, in `data/tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from aegis.core.effects import ResourceEffect
+from aegis.core.json import escape
+from aegis.core.patterns import Lazy
+from aegis.detect.endpoints import ALL, is_everything, path_of, plain
+from aegis.detect.mutations import mutations
+from aegis.detect.resources import host_place
+from aegis.detect.self_running import parsed_json
+from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
+
+MOST_MEMBERS: Final = 600  # of one call that are read
+_DEEPEST: Final = 10
+_LONGEST: Final = 160  # characters of a value that can be a name, a role or a switch
+_LONGEST_DEED: Final = 48
+_LONGEST_POLICY: Final = 4_096
+_MOST_SHOWN: Final = 4
+
+
+class Told(NamedTuple):
+    """An effect, and the pointer of the member that shows it."""
+
+    pointer: str
+    effect: ResourceEffect
+
+
+class _Member(NamedTuple):
+    """A value of a call: its pointer, the words of its name and of those above it, and the name in small letters."""
+
+    pointer: str
+    words: frozenset[str]
+    above: frozenset[str]
+    name: str
+    value: Any
+
+
+class _Asked(NamedTuple):
+    """What is asked for: its words, what is shown of it, and its members."""
+
+    pointer: str
+    words: frozenset[str]
+    shown: str
+    given: Mapping[str, Any]
+
+
+@lru_cache(maxsize=8_192)
+def speaks(tool: str) -> bool:
+    """Whether the words of a tool say that it does something."""
+    return not spoken(tool).isdisjoint(vocabulary().verbs)
+
+
+def tool_deeds(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """The effects that the words of a call show, each once."""
+    seen: set[str] = set()
+    for asked in _asked(tool, arguments):
+        for pointer, effect in _done(asked):
+            if effect.name not in seen:
+                seen.add(effect.name)
+                yield Told(pointer, effect)
+
+
+def _asked(tool: str, arguments: Mapping[str, Any]) -> Iterator[_Asked]:
+    """What a call asks for: itself, the request that it makes, and each mutation of a text of GraphQL."""
+    words = spoken(tool)
+    known = vocabulary()
+    for name, value in arguments.items():
+        meaning = plain(str(name))
+        if meaning in known.members["action"]:
+            if isinstance(value, str) and len(value) <= _LONGEST_DEED and " " not in value.strip():
+                words |= spoken(value)
+            elif isinstance(value, dict) and value:  # a command as an object: its first name is what is done
+                words |= spoken(str(next(iter(value))))
+        elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
+            words |= spoken(value) | {singular(value.lower())}
+        elif isinstance(value, str) and "mutation" in value:
+            for field, given in mutations(value, arguments.get("variables")):
+                yield _Asked(f"/{escape(str(name))}", spoken(field), field, given)
+    yield _Asked("", words | _of_method(arguments, known), tool, arguments)
+
+
+def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str]:
+    """The words of a request: what its method does, and those of its path."""
+    method = next((arguments[name] for name in _METHODS if isinstance(arguments.get(name), str)), "").upper()
+    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
+    if method not in known.values["methods"] or not path:
+        return frozenset()
+    found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
+    parts = [part for part in path_of(path).split("?", 1)[0].split("/") if part]
+    for part in parts[-_MOST_PARTS:]:
+        found |= spoken(part)
+    return frozenset(found)
+
+
+_METHODS: Final = ("method", "httpMethod", "http_method", "verb")
+_PATHS: Final = ("url", "path", "endpoint", "uri", "route")
+_MOST_PARTS: Final = 6
+
+
+def _done(asked: _Asked) -> Iterator[tuple[str, ResourceEffect]]:
+    known = vocabulary()
+    verbs = {verb for word in asked.words for verb in known.verbs.get(word, ())}
+    if not verbs:
+        return
+    possible: list[KnownDeed] = [deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ())]
+    things = asked.words
+    possible = [deed for deed in dict.fromkeys(possible) if not deed.things or not deed.things.isdisjoint(things)]
+    if not possible:
+        return
+    members = _members(asked.given)
+    marks = _marks(asked, members, known)
+    is_said = bool(asked.pointer) or any(_says(one, known) for one in members)
+    for deed in possible:
+        if all(not wanted.isdisjoint(marks) for wanted in deed.when) and deed.unless.isdisjoint(things | marks.keys()):
+            shown = [marks[mark] for wanted in deed.when for mark in sorted(wanted & marks.keys())][:1]
+            member = shown[0] if shown else None
+            pointer = asked.pointer if member is None else asked.pointer or member.pointer
+            if not pointer and not is_said:
+                continue  # what a tool is called says nothing about a call that names nothing
+            values = _values(member, asked)
+            yield pointer, deed.effect._replace(values=values, evidence=f"{asked.shown} {' '.join(values)}"[:_LONGEST])
+
+
+def _says(member: _Member, known: Vocabulary) -> bool:
+    """Whether a member names something, whatever it is: no switch does, and no sentence."""
+    value = member.value
+    if isinstance(value, str):
+        return bool(value) and not member.words & known.members["sentences"] and len(value.split(None, 1)) == 1
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _values(member: _Member | None, asked: _Asked) -> tuple[str, ...]:
+    """What the words of an approval name: what shows the mark, or what the call names."""
+    if member is not None:
+        return (member.name,) if isinstance(member.value, (bool, dict)) or member.value == "" else (str(member.value),)
+    named = [value for value in asked.given.values() if isinstance(value, str) and 0 < len(value) <= _LONGEST_DEED]
+    return tuple(named[:_MOST_SHOWN])
+
+
+def _members(given: Mapping[str, Any]) -> list[_Member]:
+    """Every value of a call that is no object, and every object that is empty."""
+    found: list[_Member] = []
+    waiting: list[tuple[str, str, frozenset[str], Any, int]] = [("", "", frozenset(), given, 0)]
+    while waiting and len(found) < MOST_MEMBERS:
+        pointer, name, above, value, depth = waiting.pop()
+        if isinstance(value, str) and value[:1] == "{" and len(value) <= _LONGEST_POLICY and '"' in value:
+            value = parsed_json(value) or value
+        words = spoken(name)
+        if isinstance(value, dict) and value and depth < _DEEPEST:
+            called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
+            for key, inner in value.items():
+                waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
+                if called is not None and plain(str(key)) in _HELD:  # `{"name": "x", "value": y}`
+                    waiting.append((f"{pointer}/{escape(str(key))}", called, above | words, inner, depth + 1))
+        elif isinstance(value, list) and depth < _DEEPEST:
+            waiting.extend((f"{pointer}/{at}", name, above, inner, depth + 1) for at, inner in enumerate(value))
+        else:
+            found.append(_Member(pointer, words, above, plain(name), value))
+    return found
+
+
+_KEYS: Final = ("name", "Name", "key", "Key", "ParameterName", "id", "field")
+_HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
+
+
+def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary) -> dict[str, _Member]:
+    """What the members of a call say beside its verb, each with the member that says it."""
+    found: dict[str, _Member] = {}
+    for member in members:
+        for mark in _marks_of(member, asked, known):
+            found.setdefault(mark, member)
+    if asked.pointer and asked.words & _EVERY and not any(_names(member, known) for member in members):
+        found.setdefault("all", _Member("", frozenset(), frozenset(), "all", "all"))
+    for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
+        if word in asked.words and asked.words.isdisjoint(_NOT_OPEN):
+            found.setdefault(mark, _Member("", frozenset(), frozenset(), word, word))
+    _throwaway(asked, members, known, found)
+    found.update(_ports(asked, known))
+    return found
+
+
+_EVERY: Final = frozenset({"all", "every", "everything"})
+_NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
+
+
+def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str]:
+    value, words, name = member.value, member.words, member.name
+    switched = _switch(value, known)
+    if switched is not None:
+        yield from _switched(member, asked, switched, known)
+    if value in (0, "0") and value is not False and words & known.members["replicas"]:
+        yield "zero"
+    if _is_short(member, known):
+        yield "short"
+    is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
+    if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):
+        yield "all"
+    if not isinstance(value, str) or not value or len(value) > _LONGEST_POLICY:
+        return
+    lowered = value.strip().lower()
+    is_role = bool(words & known.members["roles"])
+    if lowered in ALL and not is_role and not words & known.members["any"]:
+        yield "all"
+    if is_role and (
+        lowered in known.values["admin"]
+        or plain(lowered.rpartition("/")[2]) in known.values["admin"]
+        or (lowered in ALL and asked.words & known.members["roles"])
+        or _SUDO.search(value) is not None
+    ):
+        yield "admin"
+    if lowered in ALL and words & known.members["grants"] and asked.words & known.members["roles"]:
+        yield "admin"
+    if len(value) > _LONGEST:
+        return
+    if words & known.members["people"] and lowered.partition("@")[0] in known.values["superuser"]:
+        yield "superuser"
+    if (words | member.above) & known.members["reached"] and (
+        plain(lowered) in known.values["public"] or (lowered == "*" and words & known.members["everybody"])
+    ):
+        yield "public"
+    if words & known.members["authentication"] and lowered in known.values["off"]:
+        yield "public"
+    if (
+        words & known.members["defaults"]
+        and lowered in known.values["admits"]
+        and asked.words & known.members["protects"]
+    ):
+        yield "unprotected"
+    if words & known.members["branches"] and lowered.rpartition("/")[2] in known.values["main"]:
+        yield "main"
+    if name in known.members["recordtype"] and value.strip().upper() in known.values["vital"]:
+        yield "vital-record"
+    if _names(member, known):
+        said = set(_TOKEN.findall(lowered))
+        if said & known.values["production"]:
+            yield "production"
+        if said & known.values["audit"] and not lowered.startswith(("http:", "https:")):
+            yield "audit"
+    if "://" in value and host_place(value) in ("address", "collector", "tunnel"):
+        yield "outside"
+
+
+def _switch(value: Any, known: Vocabulary) -> bool | None:
+    """Whether a value switches something on or off; nothing for every other value."""
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        return True if lowered in known.values["on"] else False if lowered in known.values["off"] else None
+    return value if isinstance(value, bool) else None
+
+
+def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> Iterator[str]:
+    """What a member says that is switched on, or off."""
+    words = member.words
+    own = words - known.members["switches"]
+    if on:
+        if words & known.members["forces"]:
+            yield "force"
+        if words & _EVERY and not words & known.members["any"]:
+            yield "all"
+        if words & known.members["unrecoverable"] or member.name in known.members["unrecoverable"]:
+            yield "unrecoverable"
+        if words & known.members["opens"] and not words & known.members["shuts"]:
+            yield "public"
+        if words & known.members["writes"]:
+            yield "writable"
+        denied = asked.words if words <= known.members["negates"] else words
+        if words & known.members["negates"] and denied & known.members["protects"]:
+            yield "unprotected"
+        return
+    if words & known.members["hides"] and not words & known.members["negates"]:
+        yield "public"
+    if words & known.members["readonly"]:
+        yield "writable"
+    if words & known.members["negates"]:
+        return
+    # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.
+    said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
+    if not own or own <= known.members["switches"]:
+        said |= asked.words
+    if said & known.members["protects"] or (words & known.members["demands"] and len(own) > 1):
+        yield "unprotected"
+
+
+def _is_short(member: _Member, known: Vocabulary) -> bool:
+    """Whether a time for which something is kept is none to speak of."""
+    if not member.words & known.members["keeps"]:
+        return False
+    text = str(member.value)
+    if isinstance(member.value, bool) or not text.removeprefix("-").isdigit() or text.startswith("-"):
+        return False
+    parts = {"ms"} & member.words or {"second", "seconds"} & member.words
+    least = _SHORT_MS if "ms" in parts else _SHORT_SECONDS if parts else 1
+    return int(text[:_LONGEST_DEED]) <= least
+
+
+_SHORT_MS: Final = 3_600_000
+_SHORT_SECONDS: Final = 3_600
+_TOKEN: Final = Lazy(r"[a-z]+|\d+")
+_SUDO: Final = Lazy(r"\"sudo\"|path\s+\"\*\"|^\s*(?:\*|allow)\s*:\s*\*\s*$")
+# A condition that every row or document fulfils, in the languages of forges, trackers and shops.
+_ALWAYS: Final = Lazy(
+    r"(?i)^\s*(?:\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
+    r"(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
+)
+
+
+def _names(member: _Member, known: Vocabulary) -> bool:
+    """Whether a member can hold the name of a thing that the call is about."""
+    value = member.value
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= _LONGEST
+        and not any(char.isspace() for char in value.strip())
+        and (not member.words & known.members["texts"] or bool(member.words & known.members["names"]))
+    )
+
+
+def _throwaway(asked: _Asked, members: Sequence[_Member], known: Vocabulary, found: dict[str, _Member]) -> None:
+    """Mark a call that names only what was made to be thrown away; a namespace counts for what lies in one."""
+    if "production" in found or "all" in found or "main" in found:
+        return
+    named = [member for member in members if member.words & known.members["naming"] and _names(member, known)]
+    kept = [member for member in named if not member.words & known.members["kindnames"]]
+    spaces = [member for member in kept if member.words & known.members["spaces"]]
+    things = [member for member in kept if member not in spaces]
+    in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
+    for judged in (spaces if in_space else (), things):
+        if judged and all(is_throwaway(str(member.value), known) for member in judged):
+            found["throwaway"] = judged[0]
+            return
+
+
+def is_throwaway(value: str, known: Vocabulary | None = None) -> bool:
+    """Whether a name says that what it names was made to be thrown away."""
+    known = known or vocabulary()
+    lowered = value.lower()
+    if not value.isascii() or ".." in value or any(sign in value for sign in "*?,;%$"):
+        return False
+    said = set(_TOKEN.findall(lowered))
+    return not said & known.values["production"] and (
+        bool(said & known.values["throwaway"]) or _NUMBERED.search(lowered) is not None
+    )
+
+
+_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a request to merge
+
+
+# Networks: an open source and the ports that it may reach, in one rule or in what stands around it.
+
+
+def _ports(asked: _Asked, known: Vocabulary) -> Iterator[tuple[str, _Member]]:
+    """The marks of a rule that lets everybody in."""
+    waiting: list[tuple[Any, tuple[tuple[str, Any], ...], int]] = [(asked.given, (), 0)]
+    seen = 0
+    while waiting and seen < MOST_MEMBERS:
+        value, around, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST:
+            continue
+        if isinstance(value, list):
+            waiting.extend((inner, around, depth + 1) for inner in value)
+        elif isinstance(value, dict):
+            here = tuple((plain(str(name)), inner) for name, inner in value.items())
+            ports = tuple(one for one in here if one[0] in known.members["ports"])
+            above = (*here, *(one for one in around if not (ports and one[0] in known.members["ports"])))
+            yield from _opened(here, above, known)
+            waiting.extend((inner, above, depth + 1) for inner in value.values() if isinstance(inner, (dict, list)))
+
+
+def _opened(
+    here: tuple[tuple[str, Any], ...], above: tuple[tuple[str, Any], ...], known: Vocabulary
+) -> Iterator[tuple[str, _Member]]:
+    sources = [
+        one
+        for name, value in here
+        if name in known.members["sources"] or name in known.members["lists"]
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, str)
+        and (one.lower() in known.values["networks"] or (one in ("*", "any") and name in known.members["sources"]))
+    ]
+    said = {str(value).lower() for name, value in above if name in known.members["direction"]}
+    if not sources or said & known.values["outward"]:
+        return
+    member = _Member("", frozenset(), frozenset(), "source", sources[0])
+    yield "open-net", member
+    ports = [(name, value) for name, value in above if name in known.members["ports"]]
+    protocols = {str(value).lower() for name, value in above if name in known.members["protocols"]}
+    numbers = [
+        number
+        for _, value in ports
+        for one in (value if isinstance(value, list) else [value])
+        for number in _NUMBER.findall(str(one))
+    ]
+    edges = [int(number) for number in numbers if len(number) <= 5]
+    whole = any(str(value).strip().lower() in known.values["everyport"] for _, value in ports)
+    is_wide = len(edges) == _EDGES and max(edges) - min(edges) > _WIDE and _is_range(ports)
+    if (not ports and protocols & known.values["everyprotocol"]) or whole or is_wide:
+        yield "every-port", member
+    elif any(number in known.values["adminports"] for number in numbers):
+        yield "admin-port", member
+
+
+_NUMBER: Final = Lazy(r"\d+")
+_WIDE: Final = 1_000
+_EDGES: Final = 2
+
+
+def _is_range(ports: Sequence[tuple[str, Any]]) -> bool:
+    """Whether two numbers are the ends of a range, and no list of two ports."""
+    return len(ports) > 1 or any(isinstance(value, str) and ("-" in value or ":" in value) for _, value in ports)

@@ -1,0 +1,227 @@
+"""What tools call what they do: verbs, things, marks of a call, and the effects that they make together, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import re2
+
+from aegis.core.effects import ResourceEffect, names_matched
+from aegis.detect.roles import words_of
+from aegis.detect.rules.cache import default_cache_folder, load_files
+from aegis.errors import ConfigError, Problem
+
+# What the members of a call say beside its verb and its things; `tool_deeds` finds them.
+MARKS: Final = frozenset({
+    "all",  # everything is selected: by a wildcard, a condition that is always true, or a member that says so
+    "production",  # a name of what others live on
+    "throwaway",  # every name says that it was made to be thrown away, and none says anything else
+    "main",  # the branch that everybody builds on
+    "force", "zero", "public", "admin", "superuser", "unprotected", "writable", "short",
+    "open-net", "every-port", "admin-port", "audit", "vital-record", "outside", "unrecoverable",
+})  # fmt: skip
+
+
+class ToolExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call that shows a deed, or one that must not."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+
+
+class ToolDeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """An effect, and what has to stand together in a call that has it.
+
+    One of `verbs` must be said, one of `things` where there are any, `@` before a class of them, and every mark of
+    `when`: of those divided by `|` one. Nothing of `unless` may be, a mark or a thing.
+    """
+
+    does: str
+    verbs: tuple[str, ...]
+    things: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    found: tuple[ToolExample, ...] = ()
+    passes: tuple[ToolExample, ...] = ()
+
+
+class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """An effect of a request to the interface of a server, by its method and its path without the host.
+
+    A path in which `unless` occurs has no such effect. `found` and `pass` are lines of `METHOD url`.
+    """
+
+    does: str
+    methods: tuple[str, ...]
+    path: str
+    unless: str = ""
+    found: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+
+
+class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of what tools do: `verbs` and `things` are classes of words, `members` are names with a meaning."""
+
+    about: str
+    verbs: Mapping[str, tuple[str, ...]] = {}
+    things: Mapping[str, tuple[str, ...]] = {}
+    members: Mapping[str, tuple[str, ...]] = {}
+    values: Mapping[str, tuple[str, ...]] = {}
+    deeds: tuple[ToolDeed, ...] = ()
+    requests: tuple[ToolRequest, ...] = ()
+
+
+class KnownDeed(NamedTuple):
+    """A deed with its words spelt out."""
+
+    effect: ResourceEffect
+    verbs: frozenset[str]
+    things: frozenset[str]
+    when: tuple[frozenset[str], ...]
+    unless: frozenset[str]
+
+
+class KnownRequest(NamedTuple):
+    """A kind of request, with its patterns compiled."""
+
+    methods: frozenset[str]
+    path: Any
+    unless: Any
+    effect: ResourceEffect
+
+
+class Vocabulary(NamedTuple):
+    """Every word with the verbs that it stands for, members and values by their meaning, and deeds by their verbs."""
+
+    verbs: Mapping[str, frozenset[str]]
+    members: Mapping[str, frozenset[str]]
+    values: Mapping[str, frozenset[str]]
+    deeds: Mapping[str, tuple[KnownDeed, ...]]
+    requests: tuple[KnownRequest, ...]
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Every file of what tools do as one; raises as `load_tools` does."""
+    files = builtin_tools()
+    verbs: dict[str, set[str]] = {}
+    things: dict[str, tuple[str, ...]] = {}
+    members: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
+    for file in files:
+        for verb, words in file.verbs.items():
+            for word in words:
+                verbs.setdefault(word, set()).add(verb)
+        things.update(file.things)
+        for name, words in file.members.items():
+            members.setdefault(name, set()).update(words)
+        for name, words in file.values.items():
+            values.setdefault(name, set()).update(words)
+    by_verb: dict[str, list[KnownDeed]] = {}
+    for one in (deed for file in files for deed in file.deeds):
+        deed = KnownDeed(
+            effect_of(one.does),
+            frozenset(one.verbs),
+            _spelt(one.things, things),
+            tuple(frozenset(each.split("|")) for each in one.when),
+            _spelt(one.unless, things),
+        )
+        for verb in deed.verbs:
+            by_verb.setdefault(verb, []).append(deed)
+    requests = [
+        KnownRequest(
+            frozenset(one.methods),
+            re2.compile(one.path),
+            re2.compile(one.unless) if one.unless else None,
+            effect_of(one.does),
+        )
+        for file in files
+        for one in file.requests
+    ]
+    return Vocabulary(
+        {word: frozenset(classes) for word, classes in verbs.items()},
+        {name: frozenset(words) for name, words in members.items()},
+        {name: frozenset(words) for name, words in values.items()},
+        {verb: tuple(deeds) for verb, deeds in by_verb.items()},
+        tuple(requests),
+    )
+
+
+def _spelt(names: Sequence[str], things: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    return frozenset(word for name in names for word in (things[name[1:]] if name[:1] == "@" else (name,)))
+
+
+def effect_of(does: str) -> ResourceEffect:
+    """The effect of which `does` is the name, `verb resource` or `verb resource scope`."""
+    parts = does.split()
+    verb, resource, scope = (*parts, "one")[:3]
+    return ResourceEffect(verb, resource, scope)  # type: ignore[arg-type]  # checked when the file was read
+
+
+@lru_cache(maxsize=8_192)
+def spoken(name: str) -> frozenset[str]:
+    """The words of a name, each as one thing, and each pair of neighbours as one word: `resource groups`."""
+    words = words_of(name)
+    single = [singular(word) for word in words]
+    pairs = [f"{first}{second}" for first, second in zip(words, single[1:], strict=False)]
+    threes = [f"{pair}{last}" for pair, last in zip(pairs, single[2:], strict=False)]
+    return frozenset([*words, *single, *pairs, *threes])
+
+
+def singular(word: str) -> str:
+    """A word as one thing."""
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "us", "is")) and len(word) > 3 else word
+
+
+@cache
+def builtin_tools() -> tuple[ToolFile, ...]:
+    """Every file of what tools do that ships with Aegis; raises as `load_tools` does."""
+    files = load_tools(tool_folder(), cache=default_cache_folder())
+    if not files:  # without them every call of an administrator's tool would look harmless
+        raise FileNotFoundError("the built-in words of tools are missing from this installation")
+    return files
+
+
+def tool_folder() -> Path:
+    """The folder of what tools do; raises `FileNotFoundError` where the installation lacks it."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "_data" / "tools", package.parent.parent / "data" / "tools"):
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError("the built-in words of tools are missing from this installation")
+
+
+def load_tools(folder: Path, *, cache: Path | None = None) -> tuple[ToolFile, ...]:
+    """Read every file of a folder; raises `ConfigError` with one problem for each deed that is wrong."""
+    return load_files(folder, "tools", Path(__file__), ToolFile, _checked, cache=cache)
+
+
+def _checked(name: str, text: str) -> ToolFile:
+    from aegis.detect.rules.load import parse  # YAML is read where nothing was kept
+
+    value, _ = parse(text, name)
+    try:
+        file = msgspec.convert(value, ToolFile)
+    except msgspec.ValidationError as error:
+        raise ConfigError((Problem(message=str(error), file=name),)) from error
+    problems = []
+    described: tuple[ToolDeed | ToolRequest, ...] = (*file.deeds, *file.requests)
+    for one in described:
+        if not one.found or not one.passes:
+            problems.append(Problem(message=f"`{one.does}` needs a `found` and a `pass` example", file=name))
+        try:
+            names_matched(one.does)
+        except ValueError as error:
+            problems.append(Problem(message=str(error), file=name))
+    for deed in file.deeds:
+        marks = {mark for each in deed.when for mark in each.split("|")}
+        problems += [Problem(message=f"`{mark}` is not a mark", file=name) for mark in sorted(marks - MARKS)]
+    if problems:
+        raise ConfigError(tuple(problems))
+    return file
