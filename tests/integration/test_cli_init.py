@@ -52,3 +52,10 @@ def test_a_home_that_others_can_write_is_refused(tmp_path: Path) -> None:
     finished = aegis("init", "--home", home)
     assert finished.returncode == 2
     assert "chmod 700" in finished.stderr
+
+
+def test_a_template_with_a_typo_is_told_the_one_that_was_meant(tmp_path: Path) -> None:
+    finished = aegis("init", "--home", tmp_path / "home", "--template", "cofing")
+    assert finished.returncode == 2
+    assert "did you mean `coding`?" in finished.stderr
+    assert not (tmp_path / "home").exists()

@@ -296,6 +296,7 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on, until interrupted")] = False,
     count: Annotated[int, typer.Option("--lines", "-n", min=0, max=1_000, help="how many of the newest first")] = 10,
     kind: Annotated[str, typer.Option("--kind", help="only receipts of this kind")] = "",
+    wide: Annotated[bool, typer.Option("--wide", help="with date, session and the receipt's id")] = False,
     home: Home = None,
     config: ConfigFile = None,
     as_json: Json = False,
@@ -307,7 +308,7 @@ def tail(
 
     with existing(home, config) as state:
         for body in followed(state, count, kind=kind, follow=follow):
-            print_line(json_text(body) if as_json else line_of(body))
+            print_line(json_text(body) if as_json else line_of(body, wide=wide))
             sys.stdout.flush()
 
 

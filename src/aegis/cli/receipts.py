@@ -73,8 +73,8 @@ def followed(state: State, count: int, *, kind: str, follow: bool) -> Iterator[d
             yield summary(orjson.loads(entry.body))
 
 
-def line_of(body: dict[str, Any]) -> str:
-    """One receipt as a line: index, time, what was decided or done, and about what."""
+def line_of(body: dict[str, Any], *, wide: bool = False) -> str:
+    """One receipt as a line: index, time, what was decided or done, and about what; `wide` names the receipt."""
     terminal = sys.stdout.isatty()
     reason = body.get("reason", "none")
     words = [
@@ -84,9 +84,12 @@ def line_of(body: dict[str, Any]) -> str:
         body.get("agent", ""),
     ]
     words.append("" if reason == "none" else reason)
+    if wide:
+        words += [body.get("session", ""), body["receipt_id"]]
     if not terminal:
         return "\t".join(visible(word) or "-" for word in (str(body["index"]), body["time"], *words))
-    return visible(f"{body['index']:>7}  {brief_time(body['time'])}  {'  '.join(word for word in words if word)}")
+    time = body["time"] if wide else brief_time(body["time"])
+    return visible(f"{body['index']:>7}  {time}  {'  '.join(word for word in words if word)}")
 
 
 def detail(state: State, name: str, *, reveal: bool, by: str) -> dict[str, Any]:

@@ -100,7 +100,8 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else output.DONE
     except TyperException as error:
-        say(_plain(error.format_message()), code="usage", hint=_usage_hint(error), as_json=as_json)
+        said = _plain(error.format_message())
+        say(said, code="usage", hint=_usage_hint(error, said), as_json=as_json)
         return output.USAGE
     except ConfigError as error:
         say_problems(error.problems, as_json=as_json)
@@ -135,10 +136,15 @@ def run(argv: Sequence[str]) -> int:
 
 def _plain(message: str) -> str:
     """Put the parser's sentence in the style of this project's messages."""
-    line = " ".join(message.split()).rstrip(".")
+    line = " ".join(message.split()).rstrip(".").replace("': Value error, '", "': '")
     return line[:1].lower() + line[1:]
 
 
-def _usage_hint(error: Exception) -> str:
+def _usage_hint(error: Exception, said: str) -> str:
+    given, one_of, words = said.partition("' is not one of ")
+    if one_of:
+        from aegis.config.document import nearest
+
+        return nearest(given.rpartition("'")[2], words.strip("'").split("', '"))
     context = getattr(error, "ctx", None)
     return f"`{context.command_path} --help` shows how" if context is not None else "`aegis --help` shows how"

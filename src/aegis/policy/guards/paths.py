@@ -6,11 +6,12 @@ plain spelling would not. Where the files are on this machine, links are followe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aegis.core.finding import Finding, Report
+from aegis.core.json import escape
 from aegis.core.names import Pattern, Selector, matches
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.detect.facts import Text
@@ -68,6 +69,10 @@ class PathsGuard:
         texts = [text for text in case.facts.texts.strings if not text.is_key]
         found: list[Finding] = []
         compared = 0
+        for path in _numbered(case.arguments, {limit.argument for limit in limits}):
+            found.append(_finding(path))
+            if len(found) == _MOST_FOUND:
+                return _blocked(found)
         for limit in limits:
             for text in texts:
                 if not _is_limited(text, limit.argument):
@@ -105,6 +110,21 @@ def _is_limited(text: Text, argument: str) -> bool:
     if argument.startswith("/"):
         return text.path == argument or text.path.startswith(f"{argument}/")
     return argument_of(text.path) == argument or text.path.startswith(f"/{argument}/")
+
+
+def _numbered(arguments: Mapping[str, Any], limited: Set[str]) -> Iterator[str]:
+    """Where a number stands for a file: what a descriptor leads to is said by nobody."""
+    stack: list[tuple[str, str, Any]] = [("", "", arguments)]
+    while stack:
+        path, name, value = stack.pop()
+        if isinstance(value, dict):
+            stack.extend((f"{path}/{escape(key)}", key, inner) for key, inner in value.items())
+        elif isinstance(value, list | tuple):
+            stack.extend((f"{path}/{at}", name, inner) for at, inner in enumerate(value))
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        elif not limited.isdisjoint((name, path, path.rpartition("/")[0])):
+            yield path
 
 
 def _finding(path: str) -> Finding:

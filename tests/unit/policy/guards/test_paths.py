@@ -89,6 +89,12 @@ def test_a_link_that_leads_out_is_followed_where_the_files_are(tmp_path: Path) -
     assert reason(policy(str(tmp_path / "also")), {"file": f"{tmp_path}/also/b.txt"}) is Reason.NONE
 
 
+def test_a_number_is_no_path_and_stands_for_one_nowhere_else() -> None:
+    assert reason(policy("/srv/reports"), {"file": 7}) is Reason.SCOPE_VIOLATION
+    assert reason(policy("/srv/reports"), {"file": ["/srv/reports/a.pdf", 7]}) is Reason.SCOPE_VIOLATION
+    assert reason(policy("/srv/reports"), {"file": "/srv/reports/a.pdf", "page": 7, "all": True}) is Reason.NONE
+
+
 @pytest.mark.parametrize("pattern", ["/srv/../etc/**", "/**", "", "/srv/a**", "/srv//a"])
 def test_a_pattern_that_means_something_else_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError):
