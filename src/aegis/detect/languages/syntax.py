@@ -52,7 +52,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_php", "language_php",
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
-        " [(assignment_expression) (augmented_assignment_expression) (const_element)] @assign (foreach_statement) @loop"
+        " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)] @assign"
+        " (foreach_statement) @loop"
         " [(function_definition) (method_declaration)] @function (class_declaration) @class",
         48,
     ),
@@ -300,7 +301,7 @@ _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment", "binary"})
 _ADDING: Final = (b".=", b"+=")
 _NAMED: Final = ("left", "name", "variable", "alias")
-_VALUED: Final = ("right", "value", "collection", "list")
+_VALUED: Final = ("right", "value", "default_value", "collection", "list")
 
 
 def bound(node: Node) -> Iterator[BoundName]:

@@ -6,7 +6,8 @@ This is a reading for pattern rules; the shell analyser parses the original.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -162,7 +163,7 @@ _EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
 _FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
 _LEADING_BRACES: Final = Lazy(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
 _VARIABLE: Final = Lazy(
-    r"""(?:^|[;&'"]\s*)set\s+(?:-[a-zA-Z]{1,4}\s+)?(?P<fish>[A-Za-z_]\w{0,63})\s+(?P<given>[\w./:@%+,~-]{1,400})|(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
+    r"""(?:^|[;&'"]\s*)set\s+(?:-[a-zA-Z]{1,4}\s+)?(?P<fish>[A-Za-z_]\w*)\s+(?P<given>[\w./:@%+,~-]+)|\bfor\s+(?P<each>[A-Za-z_]\w*)\s+in\s+(?P<words>[^;$`|&\n()]+)|(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
     r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
 )
 _DIGITS: Final = frozenset("0123456789")
@@ -200,11 +201,32 @@ def with_variables(text: str) -> str | None:
 
     They are another reading, and none in place of the text: whether a setting holds where it is used is not known.
     """
-    if "$" not in text or ("=" not in text and "set " not in text):
+    if "$" not in text:
         return None
-    read = _Variables().read
-    changed = [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
+    changed = list(_called(text)) if "()" in text or "function " in text else []
+    if "=" in text or "set " in text or "for " in text:
+        read = _Variables().read
+        changed += [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
     return "\n".join(changed) or None
+
+
+# A function of one body without braces of its own, and what it is called with: bounds what a text can stand for.
+_FUNCTION: Final = Lazy(r"(?:\bfunction\s+)?\b([A-Za-z_]\w*)\s*\(\)\s*\{([^{}]+)\}")
+_MOST_CALLS: Final = 8
+_PLACED: Final = Lazy(r"\$\{?([1-9@*])\}?")
+
+
+def _called(text: str) -> Iterator[str]:
+    """The bodies of a text's functions, with what each is called with in the places of `$1` to `$9`."""
+    for match in islice(_FUNCTION.finditer(text), _MOST_CALLS):
+        name, body = match.group(1), match.group(2)
+        calls = Lazy(rf"(?:^|[;&|\n])\s*{name}[ \t]+([^;&|\n(){{}}]+)")
+        for call in islice(calls.finditer(text), _MOST_CALLS):
+            words = call.group(1).split()
+            yield _PLACED.sub(
+                lambda one, words=words: " ".join(words) if one.group(1) in "@*" else
+                (words[int(one.group(1)) - 1 :] or [""])[0], body
+            )  # fmt: skip
 
 
 class _Variables:
@@ -220,6 +242,8 @@ class _Variables:
         name = match.group("name")
         if match.group("fish"):  # as fish says it
             self._values[match.group("fish")] = match.group("given")
+        elif match.group("each"):  # all that a loop goes over
+            self._values[match.group("each")] = match.group("words").strip()
         elif name is None:
             value = self._values.get(match.group("used") or match.group("braced"), whole)
             return value.replace(self._divides, " ") if self._divides else value
