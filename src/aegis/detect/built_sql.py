@@ -234,7 +234,7 @@ def cypher_effects(text: str) -> list[ResourceEffect]:
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
     elif _EVERY_OF_LABEL.search(text):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))
-    elif _SETS_EVERY.search(text):
+    if _SETS_EVERY.search(text):
         found.append(ResourceEffect("write", "record", "all", (), "", shown))
     if _DROPS.search(text):
         found.append(ResourceEffect("delete", "database", "one", (), "", shown))
