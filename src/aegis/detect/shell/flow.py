@@ -55,27 +55,24 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
 
 def carried(stages: Sequence[Command]) -> ResourceEffect | None:
     """What a pipeline carries away: all that a person or machine has, or anything to a host without a name."""
-    broad = captured = ""
+    broad, captured = "", False
     for place, command in enumerate(sorted(stages, key=lambda stage: stage.stage)):
         name = command.name.lower()
+        captured = captured or name in _CAPTURES
+        if captured and (name in SENDERS or name in _CONNECTS):
+            return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
         if place and name in SENDERS:
-            if captured and any(
-                at not in _NEAR for arg in command.args for at in (arg.rpartition("@")[2],) if "." in at
-            ):
-                return ResourceEffect("read", "traffic", "one", (captured,), "", command.text[:80])
             if broad and name != "ssh":
                 return ResourceEffect("send", "home", "one", (broad,), "", command.text[:80])
             if name in _CONNECTS and any(host_place(arg) in _ODD for arg in command.args[:8]):
                 return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
-        captured = captured or (name if name in _CAPTURES else "")
         if name in _TAKES:
             broad = broad or next((arg for arg in command.args if arg[:1] != "-" and is_broad(arg)), "")
     return None
 
 
 _TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
-_CAPTURES: Final = of_kind("captures")
-_NEAR: Final = frozenset({"127.0.0.1", "0.0.0.0"})  # noqa: S104 - hosts that are looked for
+_CAPTURES: Final = of_kind("captures")  # what a network says is nobody's to hand on
 _ODD: Final = frozenset({"address", "collector", "tunnel"})
 _LABELLED: Final = Lazy(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
 _ENCODES: Final = frozenset({"xxd", "base64", "base32", "od", "hexdump", "gzip", "openssl", "split", "fold"})
