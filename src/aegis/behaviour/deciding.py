@@ -71,7 +71,7 @@ class Behaviour(Participant):
         budget = budget_of(asked, evaluation, parts) if rules.budgets else None
         if budget is not None:
             yield from budget.reports(self._store)
-        now, looped = self._clock(), None
+        now, looped = asked.now, None
         if rules.loops.mode != "off":
             looped = self._loops.report(asked, rules.loops, now)
             if looped is not None:

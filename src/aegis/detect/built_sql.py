@@ -207,6 +207,7 @@ _EVERY_NODE: Final = Lazy(
     r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
 )
 _EVERY_OF_LABEL: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
+_SETS_EVERY: Final = Lazy(r"(?is)^\s*match\s*\(\s*\w*\s*(?::\s*\w+\s*)?\)\s*set\b")
 _DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
 _READS_FILE: Final = Lazy(
     r"(?i)\bload\s+csv\b.{0,60}'(?:file:/+[^']*(?:etc|proc|root|home|users|windows)|https?://(?:169\.254|127\.|localhost|10\.|metadata))"
@@ -233,6 +234,8 @@ def cypher_effects(text: str) -> list[ResourceEffect]:
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
     elif _EVERY_OF_LABEL.search(text):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))
+    if _SETS_EVERY.search(text):
+        found.append(ResourceEffect("write", "record", "all", (), "", shown))
     if _DROPS.search(text):
         found.append(ResourceEffect("delete", "database", "one", (), "", shown))
     if _READS_FILE.search(text):

@@ -11,7 +11,7 @@ from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.tool_words import vocabulary
 
-ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*"})
+ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*", ".+"})
 ON: Final = (True, "true", "True", "enabled", "Enabled")
 OFF: Final = (False, "false", "False")
 

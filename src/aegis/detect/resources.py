@@ -18,6 +18,7 @@ import msgspec
 from aegis.core.addresses import read_address
 from aegis.core.effects import RESOURCES, Resource
 from aegis.core.names import glob_match
+from aegis.core.patterns import Lazy
 from aegis.detect.hosts import is_metadata, read_target
 from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
 from aegis.detect.quick import remembered
@@ -250,6 +251,17 @@ def kept_at(path: str) -> Resource | None:
     """Return what a file keeps for a person or a program that nobody else reads; `None` for every other file."""
     place = place_of(path) if "/" in path or "\\" in path else None
     return place.resource if place is not None and place.resource in ("browser-data", "credential", "sensor") else None
+
+
+# A page or a picture below visible folders of this machine, as a browser is shown what was just built.
+_LOCAL_PAGE: Final = Lazy(
+    r"(?i)^file:///(?:[a-z]:/)?(?:[\w][\w. +-]*/)+[\w][\w +.-]*\.(?:x?html?|svg|pdf|png|jpe?g|gif|webp)(?:#[\w-]*)?$"
+)
+
+
+def is_local_page(url: str) -> bool:
+    """Whether a URL is a page of this machine: not a file of any other kind, nor one in a hidden folder."""
+    return url[:8].lower() == "file:///" and _LOCAL_PAGE.search(url) is not None and place_of(url[7:]) is None
 
 
 # Preferences, as a desktop keeps them

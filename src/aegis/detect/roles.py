@@ -11,6 +11,7 @@ from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.conditions import is_boolean_search, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
+from aegis.detect.resources import is_local_page
 
 # Words in names of arguments and tools, and what they say about a string's use.
 #
@@ -166,6 +167,7 @@ _ON_TEXTS: Final = frozenset({
 # Pages that are made of markup: what stands in a place for markup is the page.
 _PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
 _MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
+_SHOWS_PAGES: Final = frozenset({"browser", "chrome", "navigate", "playwright", "puppeteer", "selenium", "webdriver"})
 # Texts that are filed as they are: who reads them later is shown them as a result, and judged then.
 _FILED: Final = frozenset({
     "article", "confluence", "diary", "doc", "draft", "docs", "document", "faq", "journal", "kb", "lesson", "memo",
@@ -397,6 +399,8 @@ def role_of(
         if word is not None:
             return word, 100
     role, confidence, inert, runs = _named(tool, argument)
+    if role == "url" and not _SHOWS_PAGES.isdisjoint(words_of(tool)) and is_local_page(value):
+        return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):

@@ -268,7 +268,7 @@ _ON_SERVER: Final[tuple[tuple[str, Verb, Resource, EffectScope], ...]] = (
      r"\bbackup\s+(?:database|log)\s+[^;]{1,200}\bto\s+(?:disk\s*=\s*n?'\\\\|url\s*=)|\binto\s+outfile\s+s3\b|"
      r"\bexport\s+data\s+options\s*\(\s*uri\s*=", "send", "database", "one"),
     (r"\bdisable\s+row\s+level\s+security\b|\bdisable\s+trigger\s+all\b|\balter\s+server\s+audit\b[^;]{0,200}\bstate\s*=\s*off|"
-     r"\bdrop\s+(?:server\s+audit|database\s+audit)\b|^\s*noaudit\b|\bset\s+session_replication_role\s*(?:=|to)\s*'?replica",
+     r"\bdrop\s+(?:policy|(?:masking|row\s+access)\s+policy|server\s+audit|database\s+audit)\b|^\s*noaudit\b|\bset\s+session_replication_role\s*(?:=|to)\s*'?replica",
      "disable", "defence", "one"),
     (r"^\s*(?:purge\s+(?:binary|master)\s+logs|reset\s+master)\b|\bset\s+(?:global|persist)\s+(?:general_log|audit_log\w*|log_bin|"
      r"log_statement|server_audit_logging)\s*=\s*'?(?:off|0|none)|\balter\s+system\s+set\s+(?:log_\w+|pgaudit\.\w+)\s*(?:=|to)\s*"

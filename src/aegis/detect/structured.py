@@ -20,7 +20,7 @@ from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
-from aegis.detect.tool_deeds import Told, is_throwaway, speaks, tool_deeds
+from aegis.detect.tool_deeds import Told, speaks, thrown_away, tool_deeds
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
@@ -55,7 +55,7 @@ _MAY_TELL: Final = one_of(
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
 _MANIFEST: Final = one_of(
-    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*Statement:|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
+    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
 )
 _WHOLE_HOST: Final = frozenset({"mount /", "0.0.0.0/0"})
 _MOST_DOCUMENTS: Final = 16
@@ -148,7 +148,7 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             every = any(one.lower() in ALL for one in values) or any(
                 members[force][1] in (True, "true", "all") for force in _FORCES & members.keys()
             )
-            if resource in _MADE_ANEW and not every and all(map(is_throwaway, values)):
+            if resource in _MADE_ANEW and not every and thrown_away(tool, arguments):
                 return
             scope: EffectScope = "all" if every else "many" if len(values) > 1 else "one"
             told = ResourceEffect("delete", resource, scope, tuple(values), "", f"{tool} {values[0]}")
@@ -252,6 +252,8 @@ _FORWARDED: Final = (
     "forwardingemail",
     "forwardasattachmentto",
     "redirectto",
+    "forwardingsmtpaddress",
+    "forwardsmtpaddress",
     "blindcopyto",
     "bccrecipients",
     "copyto",
@@ -260,10 +262,11 @@ _FORWARDED: Final = (
 
 def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     for name in _FORWARDED:
-        given = members.get(name)
-        for one in given if isinstance(given, list) else [given]:
-            if isinstance(one, str) and "@" in one:
-                yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
+        for _, inner in _objects({name: members.get(name)}):
+            for given in inner.values():
+                for one in given if isinstance(given, list) else [given]:
+                    if isinstance(one, str) and "@" in one:
+                        yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
 
 
 def _mounts(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:

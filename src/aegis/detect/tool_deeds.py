@@ -51,6 +51,7 @@ class _Asked(NamedTuple):
     words: frozenset[str]
     shown: str
     given: Mapping[str, Any]
+    is_request: bool = False
 
 
 @lru_cache(maxsize=8_192)
@@ -85,7 +86,8 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> Iterator[_Asked]:
         elif isinstance(value, str) and "mutation" in value:
             for field, given in mutations(value, arguments.get("variables")):
                 yield _Asked(f"/{escape(str(name))}", spoken(field), field, given)
-    yield _Asked("", words | _of_method(arguments, known), tool, arguments)
+    requested = _of_method(arguments, known)
+    yield _Asked("", words | requested, tool, arguments, bool(requested))
 
 
 def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str]:
@@ -168,7 +170,10 @@ def _members(given: Mapping[str, Any]) -> list[_Member]:
     return found
 
 
-_KEYS: Final = ("name", "Name", "key", "Key", "ParameterName", "id", "field")
+_KEYS: Final = (
+    "name", "Name", "key", "Key", "ParameterName", "id", "field", "setting", "parameter", "option", "property", "flag",
+    "feature", "config",
+)  # fmt: skip
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 
@@ -178,6 +183,8 @@ def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary) -> dict
     for member in members:
         for mark in _marks_of(member, asked, known):
             found.setdefault(mark, member)
+    if asked.is_request and asked.words & known.values["production"]:
+        found.setdefault("production", _Member("", frozenset(), frozenset(), "path", asked.shown))
     if asked.pointer and asked.words & _EVERY and not any(_names(member, known) for member in members):
         found.setdefault("all", _Member("", frozenset(), frozenset(), "all", "all"))
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
@@ -201,6 +208,8 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         yield "zero"
     if _is_short(member, known):
         yield "short"
+    if value in (0, 1) and not isinstance(value, bool) and words & known.members["days"]:
+        yield "expires"
     is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
     if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):
         yield "all"
@@ -211,7 +220,9 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
     if lowered in ALL and not is_role and not words & known.members["any"]:
         yield "all"
     if is_role and (
-        lowered in known.values["admin"]
+        _POWERS.search(value) is not None
+        or (lowered in ALL and words & known.members["grantable"])
+        or lowered in known.values["admin"]
         or plain(lowered.rpartition("/")[2]) in known.values["admin"]
         or (lowered in ALL and asked.words & known.members["roles"])
         or _SUDO.search(value) is not None
@@ -243,8 +254,12 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         said = set(_TOKEN.findall(lowered))
         if said & known.values["production"]:
             yield "production"
+        if spoken(value) & known.members["protects"]:
+            yield "guarding"
         if said & known.values["audit"] and not lowered.startswith(("http:", "https:")):
             yield "audit"
+    if "@" in value and "://" not in value:
+        yield "person"
     if "://" in value and host_place(value) in ("address", "collector", "tunnel"):
         yield "outside"
 
@@ -266,6 +281,10 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
             yield "force"
         if words & _EVERY and not words & known.members["any"]:
             yield "all"
+        if any("delete" in known.verbs.get(word, ()) for word in words):
+            yield "deletes"
+        if _is_highest_flag(member, known):
+            yield "admin"
         if words & known.members["unrecoverable"] or member.name in known.members["unrecoverable"]:
             yield "unrecoverable"
         if words & known.members["opens"] and not words & known.members["shuts"]:
@@ -290,6 +309,11 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
         yield "unprotected"
 
 
+def _is_highest_flag(member: _Member, known: Vocabulary) -> bool:
+    """Whether a switch says that somebody is an administrator."""
+    return member.name.removeprefix("is") in known.values["admin"]
+
+
 def _is_short(member: _Member, known: Vocabulary) -> bool:
     """Whether a time for which something is kept is none to speak of."""
     if not member.words & known.members["keeps"]:
@@ -305,6 +329,11 @@ def _is_short(member: _Member, known: Vocabulary) -> bool:
 _SHORT_MS: Final = 3_600_000
 _SHORT_SECONDS: Final = 3_600
 _TOKEN: Final = Lazy(r"[a-z]+|\d+")
+# Rights that reach everything in directories, mail and customers' records, by the names that vendors gave them.
+_POWERS: Final = Lazy(
+    r"(?i)\b(?:RoleManagement|Directory|AppRoleAssignment|Application|User|Mail|Files|Sites)\.(?:ReadWrite|FullControl|Manage)\.(?:All|Directory)|"
+    r"ModifyAll(?:Data|Records)|ManageUsers|AuthorApex|full_access_as_app|\b(?:domain|enterprise|schema) admins\b"
+)
 _SUDO: Final = Lazy(r"\"sudo\"|path\s+\"\*\"|^\s*(?:\*|allow)\s*:\s*\*\s*$")
 # A condition that every row or document fulfils, in the languages of forges, trackers and shops.
 _ALWAYS: Final = Lazy(
@@ -331,17 +360,25 @@ def _throwaway(asked: _Asked, members: Sequence[_Member], known: Vocabulary, fou
     named = [member for member in members if member.words & known.members["naming"] and _names(member, known)]
     kept = [member for member in named if not member.words & known.members["kindnames"]]
     spaces = [member for member in kept if member.words & known.members["spaces"]]
-    things = [member for member in kept if member not in spaces]
+    others = [member for member in kept if member not in spaces]
+    # What has the name of the thing itself, or no name but that it is one: not the database that a table lies in.
+    own = [member for member in others if member.words & asked.words]
+    things = [*own, *(member for member in others if member.name in known.members["generic"])] if own else others
     in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
-    for judged in (spaces if in_space else (), things):
-        if judged and all(is_throwaway(str(member.value), known) for member in judged):
+    for judged in (spaces if in_space else (), things or (spaces if "namespace" in asked.words else ())):
+        if judged and all(_is_throwaway(str(member.value), known) for member in judged):
             found["throwaway"] = judged[0]
             return
 
 
-def is_throwaway(value: str, known: Vocabulary | None = None) -> bool:
+def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call names only what was made to be thrown away."""
+    asked = _Asked("", spoken(deed), deed, arguments)
+    return "throwaway" in _marks(asked, _members(arguments), vocabulary())
+
+
+def _is_throwaway(value: str, known: Vocabulary) -> bool:
     """Whether a name says that what it names was made to be thrown away."""
-    known = known or vocabulary()
     lowered = value.lower()
     if not value.isascii() or ".." in value or any(sign in value for sign in "*?,;%$"):
         return False
@@ -392,6 +429,9 @@ def _opened(
         return
     member = _Member("", frozenset(), frozenset(), "source", sources[0])
     yield "open-net", member
+    if any(name in known.members["allowed"] for name, _ in here):
+        yield "every-port", member
+    above = (*above, *_below(here))
     ports = [(name, value) for name, value in above if name in known.members["ports"]]
     protocols = {str(value).lower() for name, value in above if name in known.members["protocols"]}
     numbers = [
@@ -407,6 +447,14 @@ def _opened(
         yield "every-port", member
     elif any(number in known.values["adminports"] for number in numbers):
         yield "admin-port", member
+
+
+def _below(here: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
+    """The members of the objects that a rule holds, one level down: `allowed: [{ports: [443]}]`."""
+    for _, value in here:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                yield from ((plain(str(name)), inner) for name, inner in one.items())
 
 
 _NUMBER: Final = Lazy(r"\d+")

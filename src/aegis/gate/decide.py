@@ -112,7 +112,8 @@ class Decisions:
                 state = self._control.current()
                 known = look_up(self._parts, key)
             policy = self._parts.policy.current
-            asked = DecisionAttempt(subject=subject, policy=policy, state=state, known=known, refused=refused)
+            now = self._parts.clock()
+            asked = DecisionAttempt(subject=subject, policy=policy, state=state, now=now, known=known, refused=refused)
             try:
                 if known is not None:
                     answer = yield from self._repeat(asked, known)
@@ -289,7 +290,7 @@ class Decisions:
             agent=subject.agent,
             session=subject.session,
             call_id=subject.call_id,
-            now=self._parts.clock(),
+            now=asked.now,
             task=call.task,
             unresolved=call.unresolved,
             charge=asked.charge,

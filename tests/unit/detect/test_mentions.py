@@ -45,7 +45,7 @@ TOLD = [
 def judged(text: str) -> bool:
     start = text.lower().find("ignore")
     end = text.find("instructions", start) + len("instructions")
-    return resets(text, start, end)
+    return bool(resets(text, start, end))
 
 
 @pytest.mark.parametrize("text", GIVEN)

@@ -14,7 +14,8 @@ from aegis.detect.rules.mentions import addressed
 
 TEXTS = yaml.safe_load((Path(__file__).parent / "orders.yaml").read_text(encoding="utf-8"))
 LEAST_FOUND = 0.8
-MOST_HONEST = 0.03
+MOST_HONEST = 0.04
+MOST_WITHHELD = 0.01  # of honest results and descriptions
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +23,12 @@ def scanner() -> Scanner:
     return Scanner(load(builtin_folder()), cache=default_cache_folder())
 
 
-def found(scanner: Scanner, kind: str) -> list[bool]:
+def found(scanner: Scanner, kind: str, *, sure: bool = False) -> list[bool]:
     texts: list[tuple[Surface, str]] = [(surface, text) for one in TEXTS[kind] for surface, text in one.items()]
-    return [any(hit.rule.category == "prompt_injection" for hit in scanner.scan(text, at)) for at, text in texts]
+    return [
+        any(hit.rule.category == "prompt_injection" and (hit.sure or not sure) for hit in scanner.scan(text, at))
+        for at, text in texts
+    ]
 
 
 @pytest.mark.claim("DET-99")
@@ -37,6 +41,7 @@ def test_most_orders_are_found(scanner: Scanner) -> None:
 def test_hardly_an_honest_text_is(scanner: Scanner) -> None:
     each = found(scanner, "honest")
     assert sum(each) <= MOST_HONEST * len(each)
+    assert sum(found(scanner, "honest", sure=True)) <= MOST_WITHHELD * len(each)
 
 
 def test_an_order_that_a_sentence_quotes_is_none() -> None:

@@ -9,28 +9,33 @@ import string
 import zlib
 from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from aegis.core.patterns import Lazy
 from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
 from aegis.detect.rules.mentions import (
+    Given,
     acted,
     addressed,
     asks_innards,
     cast,
     chained,
+    hands_over,
     ordered,
     resets,
     runs_remote,
     spoken,
     takes,
+    turns,
     unbinds,
 )
+from aegis.detect.rules.model import Rule
 from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import (
     assigned,
+    entropy,
     guess,
     is_other,
     is_placeholder,
@@ -422,8 +427,10 @@ TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": activ
 SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "addressed": addressed,
     "asks_innards": asks_innards,
+    "hands_over": hands_over,
     "runs_remote": runs_remote,
     "takes": takes,
+    "turns": turns,
     "unbinds": unbinds,
 }
 
@@ -431,7 +438,7 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
 
 # Checks that read what was found where it stands: the text around it, and from where to where.
-PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {
+PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], Given]]] = {
     "acted": acted,
     "cast": cast,
     "chained": chained,
@@ -440,3 +447,28 @@ PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], bool]]] = {
     "spoken": spoken,
 }
 SURROUNDING: Final = 240  # bytes on either side of what was found
+NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
+
+
+def passes(rule: Rule, match: Any, group: int, *, decoded: bool) -> Given:
+    """Whether the check of a rule passes in a match, whose `group` holds the value; the text may be a decoded one."""
+    value = (match.group(group) or match.group(0)).decode("utf-8", "replace")
+    if rule.entropy and entropy(value) < rule.entropy:
+        return False
+    if rule.check in TEXT_CHECKS:
+        return TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"), decoded)
+    if rule.check in PLACE_CHECKS:
+        first, last = match.span()
+        before, found, after = (
+            match.string[max(0, first - SURROUNDING) : first],
+            match.string[first:last],
+            match.string[last : last + SURROUNDING],
+        )
+        head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
+        return PLACE_CHECKS[rule.check](
+            head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body)
+        )
+    if rule.check in WHOLE_CHECKS:
+        before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
+        return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))
+    return not rule.check or CHECKS[rule.check](value)

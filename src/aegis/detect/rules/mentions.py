@@ -6,7 +6,7 @@ A module of its own because it is pure and judged by sentences alone, whatever r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import re2
 
@@ -53,6 +53,21 @@ _THEN_SAID: Final = Lazy(
     r"rispondi|scrivi|r(?:é|e)pond\w*|(?:é|e)cri[st]\w*|antwort\w*|schreib\w*|responde|escribe|responda|escreva|antwoord|"
     r"schrijf|odpowiedz|napisz|do\s+(?:the|this)|you\s+(?:are|must|will|should))\b"
 )
+# An office that begins with the word for a helper.
+_TRADE: Final = Lazy(
+    r"(?i)\bassistant\s+(?:manager|teacher|professor|director|editor|coach|principal|secretary|dean|chief|curator|attorney|commissioner)s?\b"
+)
+# Orders that stand in data are what a model should ignore.
+_OF_DATA: Final = Lazy(
+    r"(?i)^\w{0,3}\s+(?:that\s+(?:appear|are|stand|occur)\s+)?(?:in|inside|within|embedded\s+in|found\s+in|coming\s+from)(?:\s+of)?\s+"
+    r"(?:the\s+|any\s+|this\s+|such\s+|untrusted\s+|retrieved\s+)*(?:text|tickets?|documents?|(?:web\s*)?pages?|tool\s+(?:results?|outputs?)|results|e-?mails?|data)\b"
+)
+# What somebody told somebody in person: `everything I said`, `lo que te dije`.
+_I_TOLD: Final = Lazy(
+    r"(?i)\b(?:i|we)\s+(?:said|told|wrote|asked|mentioned|sent)\b|\b(?:te|os|le|les)\s+(?:dije|dijimos|cont(?:é|e)|escrib(?:í|i)|mand(?:é|e))\b|"
+    r"\b(?:t['’]ai|vous\s+ai|t['’]avais|vous\s+avais)\b|\bti\s+(?:ho|avevo)\b|\b(?:lhe|te)\s+(?:disse|falei|escrevi)\b|\bich\s+(?:dir|euch|ihnen)\b"
+)
+_TARGET: Final = Lazy(r"[\w.+-]{1,60}@[\w-]{1,60}\.\w|https?://|[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}|\+?\d[\d -]{8,}")
 # What is said of somebody who is no reader of the text: a party in court, a patient.
 _OBLIGED: Final = Lazy(
     r"(?i)\b(?:courts?|judges?|jury|jurors?|defendants?|claimants?|plaintiffs?|part(?:y|ies)|tenants?|landlords?|"
@@ -86,7 +101,10 @@ _LISTED: Final = Lazy(
     r"^\s*[|;&]\s*(?:ba|z)?(?:sh|python|perl|ruby|node)\s+(?:\p{Ll}+\s+){0,3}\p{Ll}+,(?:\s+[\p{L}\p{N}()., :;'!?-]*)$"
 )
 _NAMED: Final = Lazy(r"\p{L}{2,}[\s,.]+(?:[\p{L}\p{N}.,/():; -]*\s)?[\p{Lu}\p{Ll}][\p{L}+#.]*\s?$")
-# A mark of a dialogue that is named, without quotes.
+# A mark of a dialogue that is named, without quotes: nothing is said behind it.
+_NAMED_ONLY: Final = Lazy(
+    r"(?i)^(?:\w{0,10}[|>\]]{0,2})?\s*(?:$|and\b|or\b|tokens?\b|tags?\b|marks?\b|markers?\b|[,.;)`\"'])"
+)
 _NAMES_A_MARK: Final = Lazy(r"(?i)\b(?:such as|like|e\.g\.|tags?|tokens?|marks?|markers?|called|detects?)[,:\s]*$")
 _QUOTES: Final[Mapping[str, str]] = {
     '"': '"',
@@ -102,10 +120,24 @@ _NEW_SENTENCE: Final = Lazy(r"[.!?:;]\s")
 _LONGEST_QUOTE: Final = 160
 
 
-def spoken(text: str, start: int, end: int) -> bool:
-    """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids."""
+# Whether an order is given. One that is only likely, or is quoted and says where something goes, has a result fenced;
+# in a call, which the agent wrote itself, what is quoted is none.
+Given = bool | Literal["likely", "quoted"]
+
+
+def spoken(text: str, start: int, end: int) -> Given:
+    """Whether an order is given: neither only quoted in a sentence about such orders, nor what a sentence forbids.
+
+    One that is quoted and names where something is to go is told apart.
+    """
     found, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end:].partition("\n")[0]
-    if _OBLIGED.search(before) is not None or (found.lstrip()[:1] in "<[" and _NAMES_A_MARK.search(before) is not None):
+    if _OBLIGED.search(before) is not None or (
+        found.lstrip()[:1] in "<["
+        and _NAMES_A_MARK.search(before) is not None
+        and _NAMED_ONLY.search(after) is not None
+    ):
+        return False
+    if _TRADE.search(found) is not None:
         return False
     known = _KNOWN.search(after)
     if known is not None and _OF_ITSELF.search(known.group()) is None:
@@ -121,7 +153,9 @@ def spoken(text: str, start: int, end: int) -> bool:
         between = before[refused.start() :]
         listed = re2.match(r"[^.!?\n]{0,30},? or\b", after) is not None
         return _ENDS_REFUSAL.search(between) is not None or ("," in between and not listed)
-    return not quoted(text, start, end)
+    if not quoted(text, start, end):
+        return True
+    return "quoted" if _TARGET.search(after) is not None else False
 
 
 def quoted(text: str, start: int, end: int) -> bool:
@@ -164,26 +198,49 @@ def asks_innards(data: bytes) -> Span | None:
     return find_parts("asks_innards", data, quoted)
 
 
+def turns(data: bytes) -> Span | None:
+    """Where a text turns its reader from what he was asked to do."""
+    return find_parts("turns", data, quoted)
+
+
+def hands_over(data: bytes) -> Span | None:
+    """Where a description has more handed over than its tool needs."""
+    return find_parts("hands_over", data, quoted)
+
+
 def addressed(data: bytes) -> Span | None:
     """Where a text asks a model for a deed."""
     return find_order(data, quoted)
 
 
-def resets(text: str, start: int, end: int) -> bool:
+def resets(text: str, start: int, end: int) -> Given:
     """Whether a model is told to set aside what it was told, and not a person what was agreed with him.
 
-    What is set aside is everything, or what only a model has; or what follows is an order that a model is given.
+    What is set aside is everything, or what only a model has; or what follows is an order that a model is given. It is
+    only likely where the rest of the text orders nothing, and what is set aside is not all of it.
     """
     found, before, after = text[start:end], text[:start], text[end:]
-    if not spoken(text, start, end):
+    given = spoken(text, start, end)
+    if not given or _OF_DATA.search(after) is not None:
         return False
+    if is_order(before, found, after):
+        return given
+    if _I_TOLD.search(found + after[:24]) is not None and _THEN_SAID.search(after) is None:
+        return False
+    if not _is_all(before, found, after):
+        return False
+    return given if takes_over(found) or _THEN_SAID.search(after) is not None else "likely"
+
+
+def _is_all(before: str, found: str, after: str) -> bool:
+    """Whether everything is set aside, or what only a model has."""
     if (
         _OF_A_MODEL.search(before[-3:] + found + after[:14]) is not None
         or _BARE.search(found) is not None
         or _THEN_SAID.search(after) is not None
     ):
         return True
-    return (_PLAIN.search(found) is not None and not after.strip(".! \n")) or is_order(before, found, after)
+    return _PLAIN.search(found) is not None and not after.strip(".! \n")
 
 
 _ON_REQUEST: Final = Lazy(r"(?i)\b(?:up)?on\s+(?:\w+\s+)?(?:request|demand|termination|notice)[^.\n]{0,30}\bshall\s+$")

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 from aegis.core.outcome import Outcome
 from aegis.core.patterns import Lazy
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, SURROUNDING, TEXT_CHECKS, WHOLE_CHECKS
+from aegis.detect.rules.checks import SPAN_CHECKS, passes
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
-from aegis.detect.rules.orders import Span, expanded
-from aegis.detect.rules.secrets import entropy
+from aegis.detect.rules.order_words import expanded
+from aegis.detect.rules.orders import Span
 
 # Screens: for a pattern, a simpler one that occurs wherever it does, and that an automaton passes over faster.
 #
@@ -100,7 +100,6 @@ WINDOW_BEFORE: Final = 4_096  # bytes before the reported end in which a match i
 WINDOW_AFTER: Final = 256
 FULL_SEARCH_BYTES: Final = 4_194_304  # bytes of one scan that confirming may search again
 DENSE_WINDOW: Final = 1_000  # bytes in which all that a rule needs must stand
-NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it
 _MOST_PLACED: Final = 200  # matches of one pattern whose nearness to others is looked at in one text
 DATA: Final = frozenset({"secret", "pii"})  # categories of what is masked or noted, never an attack
 MOST_CHECKED_TOGETHER: Final = 2_000  # matches that are checked in all texts of a call
@@ -130,6 +129,7 @@ _WORD_SYNTAX: Final = (
 _SHARING: Final[tuple[frozenset[Surface], ...]] = (
     frozenset(TEXT_ROLES), frozenset({"content", "document", "result"}),
 )  # fmt: skip
+_READ: Final[frozenset[Surface]] = frozenset({"result", "description"})  # what others wrote, and a model reads
 _NO_RULES: Final[tuple[Rule, ...]] = ()
 
 
@@ -249,6 +249,7 @@ class Scanner:
         budget = [FULL_SEARCH_BYTES]
         hits: list[Hit] = []
         taken: set[str] = set()
+        likely: dict[str, Hit] = {}
         refuted: set[str] = set()  # rules that looked for their place themselves and found none
         counts: dict[str, set[int]] = {}
         for index, end in found:
@@ -274,14 +275,23 @@ class Scanner:
                 distinct.add(index)
                 if len(distinct) < rule.least or not self._dense(rule, distinct, data):
                     continue
-            taken.add(rule.id)
+            if not isinstance(span, Span):
+                span = Span(*span, sure=True)
+            if span.quoted and surface not in _READ:
+                continue
+            start, end, sure = span.start, span.end, span.sure
+            if sure:
+                taken.add(rule.id)  # one that is likely may be sure by another pattern
             if rule.unless and _is_excepted(rule, data):
                 continue
-            start, end, sure = span if isinstance(span, Span) else (*span, True)
             if len(data) != len(text):
                 start, end = _characters(data, start), _characters(data, end)
-            hits.append(Hit(rule, start, end, sure and not rule.likely))
-        return hits
+            hit = Hit(rule, start, end, sure and not rule.likely)
+            if sure:
+                hits.append(hit)
+            else:
+                likely.setdefault(rule.id, hit)
+        return hits + [hit for name, hit in likely.items() if name not in taken]
 
     def is_quiet(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> bool:
         """Whether no rule of `surfaces` finds anything in the texts that are lines of `together`: one pass over all.
@@ -290,19 +300,20 @@ class Scanner:
         once, where that tells something. A match across two of them only means that they are scanned one by one, as
         what is not quiet always is.
         """
-        found = self._reported(together, surfaces)
-        if found and next(self._standing(found, together, surfaces, settled), None) is not None:
+        data = together.encode("utf-8", "replace")
+        found = self._reported(data, surfaces)
+        if found and next(self._standing(found, data, surfaces, settled), None) is not None:
             return False
         return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
 
     def standing(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> list[int]:
         """The places of the patterns that can match in texts of ASCII that are lines of `together`, for `scan`."""
-        found = self._reported(together, surfaces)
-        return list(self._standing(found, together, surfaces, settled)) if found else []
-
-    def _reported(self, together: str, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
-        """What the engines of `surfaces` report of `together`; those of a call's values where none is named."""
         data = together.encode("utf-8", "replace")
+        found = self._reported(data, surfaces) if surfaces else self._engines["unknown"].hits(data)
+        return list(self._standing(found, data, surfaces, settled)) if found else []
+
+    def _reported(self, data: bytes, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
+        """What the engines of `surfaces` report of a text; those of a call's values where none is named."""
         if not surfaces:
             return self._engines["unknown"].hits(data)
         engines = dict.fromkeys(self._engines[surface] for surface in surfaces)
@@ -311,11 +322,10 @@ class Scanner:
     def _standing(
         self,
         found: Sequence[tuple[int, int]],
-        together: str,
+        data: bytes,
         surfaces: Sequence[Surface],
         settled: Collection[Outcome],
     ) -> Iterator[int]:
-        data = together.encode("utf-8", "replace")
         applies = [self._applies[surface] for surface in surfaces]
         for index in dict.fromkeys(index for index, _ in found):
             if applies and not any(one[index] for one in applies):
@@ -357,7 +367,7 @@ class Scanner:
             compiled, group = self._confirming(index)
             for match in compiled.finditer(data):
                 checks.left -= judged
-                if not judged or checks.left < 0 or _passes(rule, match, group, checks):
+                if not judged or checks.left < 0 or passes(rule, match, group, decoded=checks.decoded):
                     found.append(match.span(group))
         if not text.isascii():
             place = _places(data, found)
@@ -391,7 +401,7 @@ class Scanner:
 
     def _locate(
         self, rule: Rule, index: int, data: bytes, end: int, budget: list[int], checks: Checks
-    ) -> tuple[int, int] | None:
+    ) -> Span | tuple[int, int] | None:
         """Where a pattern that the engine reported really matches; `None` where it does not.
 
         The whole text is searched only as far as `budget` goes; beyond it a report stands unconfirmed,
@@ -399,12 +409,15 @@ class Scanner:
         """
         pattern, group = self._confirming(index)
         if rule.check or rule.entropy:
+            likely: Span | None = None
             for match in pattern.finditer(data):
                 checks.left -= 1
-                if checks.left < 0 or _passes(rule, match, group, checks):
-                    span: tuple[int, int] = match.span()
-                    return span
-            return None
+                given = checks.left < 0 or passes(rule, match, group, decoded=checks.decoded)
+                if given in ("likely", "quoted"):
+                    likely = likely or Span(match.start(), match.end(), sure=False, quoted=given == "quoted")
+                elif given:
+                    return Span(match.start(), match.end(), sure=True)
+            return likely
         # Of each pattern only the first end is reported; what does not match there may match behind it.
         first, last = (max(0, end - WINDOW_BEFORE), end + WINDOW_AFTER) if end >= 0 else (0, 0)
         match = pattern.search(data, first, min(len(data), last)) if last else None
@@ -456,29 +469,6 @@ def _is_excepted(rule: Rule, data: bytes) -> bool:
     """Whether a text is one that the rule says nothing of, whatever occurs in it."""
     patterns = (compile_pattern(text, case_sensitive=rule.case_sensitive) for text in rule.unless)
     return any(pattern.search(data) is not None for pattern in patterns)
-
-
-def _passes(rule: Rule, match: Any, group: int, checks: Checks) -> bool:
-    value = (match.group(group) or match.group(0)).decode("utf-8", "replace")
-    if rule.entropy and entropy(value) < rule.entropy:
-        return False
-    if rule.check in TEXT_CHECKS:
-        return TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"), checks.decoded)
-    if rule.check in PLACE_CHECKS:
-        first, last = match.span()
-        before, found, after = (
-            match.string[max(0, first - SURROUNDING) : first],
-            match.string[first:last],
-            match.string[last : last + SURROUNDING],
-        )
-        head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
-        return PLACE_CHECKS[rule.check](
-            head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body)
-        )
-    if rule.check in WHOLE_CHECKS:
-        before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
-        return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))
-    return not rule.check or CHECKS[rule.check](value)
 
 
 def _places(data: bytes, spans: Sequence[tuple[int, int]]) -> dict[int, int]:

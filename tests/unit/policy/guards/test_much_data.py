@@ -14,8 +14,9 @@ from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import Effort, FactSubject, ReadLimits
-from aegis.detect.rules import Scanner, builtin_folder, load, scanner
+from aegis.detect.rules import Scanner, builtin_folder, checks, load, scanner
 from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.rules.mentions import Given
 from aegis.detect.rules.scanner import DATA, MOST_CHECKED_TOGETHER
 from aegis.detect.views import MAX_TOTAL, MOST_DECODED, Reading, views_of
 from aegis.policy.guards import result
@@ -126,14 +127,14 @@ def test_an_attack_behind_much_data_is_still_found() -> None:
 
 def test_near_numbers_are_checked_up_to_a_bound_and_count_as_found_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = 0
-    passes = scanner._passes
+    passes = checks.passes
 
-    def counting(*given: Any) -> bool:
+    def counting(*given: Any, decoded: bool) -> Given:
         nonlocal checked
         checked += 1
-        return passes(*given)
+        return passes(*given, decoded=decoded)
 
-    monkeypatch.setattr(scanner, "_passes", counting)
+    monkeypatch.setattr(scanner, "passes", counting)
     numbers = [f"4539 1488 0343 {number:04} and a card" for number in range(4_000)]
     wrong = [text for text in numbers if not luhn(text)]
     assert sent(wrong[:500]).outcome is Outcome.ALLOW
