@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,19 +69,30 @@ class Runner:
     def __init__(self) -> None:
         self._print = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = threading.Event()
 
     def lane(self, parts: Sequence[Part]) -> list[Ran]:
         """Run parts one after another, whatever becomes of each."""
-        return [self._run(part) for part in parts]
+        return [self._run(part) for part in parts if not self._stopped.is_set()]
 
     def stop(self) -> None:
-        """End what still runs."""
+        """End what still runs, with all that it started, and begin nothing more."""
+        self._stopped.set()
         for process in list(self._running):
-            process.send_signal(signal.SIGTERM)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
 
     def _run(self, part: Part) -> Ran:
         began = time.monotonic()
-        process = subprocess.Popen(part.command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            part.command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
         self._running.add(process)
         assert process.stdout is not None
         pieces: list[bytes] = []
@@ -116,6 +128,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workers", type=int, default=2 * (os.cpu_count() or 1), help="processes of the Python tests")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends this ends what it started
     runner, chosen = Runner(), lanes(given.workers)
     with ThreadPoolExecutor(len(chosen)) as pool:
         running = [pool.submit(runner.lane, parts) for parts in chosen]

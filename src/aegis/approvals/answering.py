@@ -83,7 +83,8 @@ class Narrowing:
         # (1)
         state = self._control.current()
         known = look_up(self._parts, (approval.principal, approval.session, approval.call_id))
-        asked = DecisionAttempt(subject=subject, policy=policy, state=state, known=known, charge=False)
+        now = self._parts.clock()
+        asked = DecisionAttempt(subject=subject, policy=policy, state=state, now=now, known=known, charge=False)
         _, evaluation = yield from self._judge.judge(asked)
         _check_does_no_more(approval, evaluation)
         # (2)
@@ -173,8 +174,9 @@ def settle(parts: Parts, control: Control, judge: Evaluator, principal: str, ses
             subject, _ = _held_subject(parts, approval)
             known = look_up(parts, (approval.principal, approval.session, approval.call_id))
             asked = DecisionAttempt(
-                subject=subject, policy=parts.policy.current, state=control.current(), known=known, charge=False
-            )
+                subject=subject, policy=parts.policy.current, state=control.current(), now=parts.clock(), known=known,
+                charge=False,
+            )  # fmt: skip
             _, evaluation = yield from judge.judge(asked)
             if not is_deferred(evaluation.combined):
                 yield from end_wait(parts, approval, evaluation)

@@ -85,10 +85,12 @@ def _grouped(*values: CallValue) -> ValueGroup:
     return ValueGroup(
         values,
         b"".join(
-            _PROBE.pack(
-                one.value >> 16, one.value % GROUPS * WAYS, one.context >> 16, one.context % GROUPS * WAYS, one.kind
-            )
-            for one in values
+            [
+                _PROBE.pack(
+                    one.value >> 16, one.value % GROUPS * WAYS, one.context >> 16, one.context % GROUPS * WAYS, one.kind
+                )
+                for one in values
+            ]
         ),
     )
 

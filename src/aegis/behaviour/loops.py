@@ -68,11 +68,18 @@ class Trail:
             answers = step.similar == self._before.similar and step.tool != last.tool
             self._run = self._run + 1 if answers and step.time - last.time <= rules.alternating.within else 0
             self._before, self._last = last, step
-        exact, similar, now = step.exact, step.similar, step.time
-        if rules.identical.count and self._is_beyond(exact, rules.identical, now, is_new):
-            return "identical", rules.identical.count
-        if rules.similar.count and self._is_beyond(similar, rules.similar, now, is_new):
-            return "similar", rules.similar.count
+        times, now = self.times, step.time
+        for name, fingerprint, allowed in (
+            ("identical", step.exact, rules.identical),
+            ("similar", step.similar, rules.similar),
+        ):
+            if is_new and allowed.count and fingerprint not in times:
+                # Nearly every call is made once: it costs a number, and a list from the second time on.
+                times[fingerprint] = now
+                if len(times) > MAX_CALLS:
+                    del times[next(iter(times))]
+            elif allowed.count and self._is_beyond(fingerprint, allowed, now, is_new):
+                return name, allowed.count
         if self._run < 2:
             return None
         rounds = (self._run + 2) // 2
@@ -92,20 +99,14 @@ class Trail:
 
     def _is_beyond(self, fingerprint: int, allowed: Times, now: int, is_new: bool) -> bool:
         """Whether a call was made more often than `allowed`; one that is new is counted, and remembered last of all."""
-        times, count = self.times, allowed.count
-        known = times.pop(fingerprint, None) if is_new else times.get(fingerprint)
-        # Nearly every call is made once: it costs a number, and a list from the second time on.
-        if is_new:
-            if known is None:
-                times[fingerprint] = now
-                if len(times) > MAX_CALLS:
-                    del times[next(iter(times))]
-                return False
-            if isinstance(known, int):
-                known = [known]
+        count = allowed.count
+        known = self.times.get(fingerprint)
+        if known is not None and is_new:
+            del self.times[fingerprint]
+            known = [known] if isinstance(known, int) else known
             known.append(now)
-            times[fingerprint] = known
             del known[: -count - 1]
+            self.times[fingerprint] = known
         return isinstance(known, list) and len(known) > count and known[-count - 1] > now - allowed.within
 
 

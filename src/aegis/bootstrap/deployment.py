@@ -17,9 +17,8 @@ from aegis.approvals.previews.look import PreviewWorker
 from aegis.approvals.values import Approval
 from aegis.behaviour.canaries import Canaries
 from aegis.behaviour.cascading import Cascades
-from aegis.behaviour.deciding import Behaviour
+from aegis.behaviour.deciding import Behaviour, ContainmentWatch
 from aegis.behaviour.usual import UsualCalls
-from aegis.behaviour.watch import ContainmentWatch
 from aegis.bootstrap.introduce import Introductions, check_foreign
 from aegis.bootstrap.state import open_state
 from aegis.config.config import Config

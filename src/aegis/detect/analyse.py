@@ -166,7 +166,7 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
-    elif role in _QUERIES and "(" in text.value and len(text.value) <= MAX_QUERY:
+    elif role in _QUERIES and len(text.value) <= MAX_QUERY and ("(" in text.value or "'" in text.value):
         from aegis.detect.built_sql import cypher_effects
 
         for effect in cypher_effects(text.value):
@@ -368,11 +368,15 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
             running.append((text.path, role, program))
             analyse(Text(text.path, program, False, role, EXECUTED), later, language)
     for signal in later.signals:
-        if signal.fact == "shell.installs":  # a known installer, and it is run elsewhere or not at all
+        if signal.fact in _ELSEWHERE:
             continue
         found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
     found.resource_effects.extend(later.resource_effects)
     return running
+
+
+# A known installer, and what a pipeline is for: both are run elsewhere or not at all.
+_ELSEWHERE: Final = frozenset({"shell.installs", "shell.publishes"})
 
 
 # What somebody's code does that is written to be run by others: it carries secrets out, or a shell to the network.

@@ -19,7 +19,7 @@ from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.quick import one_of
 from aegis.detect.roles import argument_of, executes, named_role, words_of
-from aegis.detect.shell.words import DELETERS, INTERPRETERS, NETWORK, READERS, WRITERS
+from aegis.detect.shell.words import DELETERS, INTERPRETERS, NETWORK, READERS, SHELLS, WRITERS
 
 SURE: Final = 90  # how sure the role of what was put together is
 MOST_JOINED: Final = 8_192  # characters of command lines that are read once more as one script
@@ -228,7 +228,10 @@ def _command(
         if plain_name(given) not in _SURE_WORDS or not isinstance(operands, list):
             return None
         own = tool.lower()
-        if own in _KNOWN:
+        first = operands[0] if operands else None
+        if own in SHELLS and isinstance(first, str) and _base(first) in _KNOWN:  # a shell's tool, and a whole vector
+            start = []
+        elif own in _KNOWN:
             start = [own]
         elif executes(tool) == "command" or {"exec", "execute", "run", "spawn", "subprocess", "process"} & set(
             words_of(tool)

@@ -112,7 +112,8 @@ class Decisions:
                 state = self._control.current()
                 known = look_up(self._parts, key)
             policy = self._parts.policy.current
-            asked = DecisionAttempt(subject=subject, policy=policy, state=state, known=known, refused=refused)
+            now = self._parts.clock()
+            asked = DecisionAttempt(subject=subject, policy=policy, state=state, now=now, known=known, refused=refused)
             try:
                 if known is not None:
                     answer = yield from self._repeat(asked, known)
@@ -165,7 +166,8 @@ class Decisions:
                     evaluation, part = yield from steps
                     parts.insert(0, part)
             record, made = self._draft(asked, evaluation, parts)  # (5)
-            unit = _unit(asked, made)
+            key = _key(asked) if asked.subject.decision_id is None else None
+            unit = Unit(drafts=(made.draft,), epoch=asked.state.epoch, call=key)
             recorded = yield joined(unit, parts, record) if parts else unit
             if parts:  # receipts of theirs can come before the decision's
                 recorded = recorded[[one.receipt_id for one in recorded].index(made.decision_id) :]
@@ -289,7 +291,7 @@ class Decisions:
             agent=subject.agent,
             session=subject.session,
             call_id=subject.call_id,
-            now=self._parts.clock(),
+            now=asked.now,
             task=call.task,
             unresolved=call.unresolved,
             charge=asked.charge,
@@ -370,18 +372,15 @@ class Decisions:
             self._seen, self._seen_before = set(), self._seen
 
 
-def _unit(asked: DecisionAttempt, made: Made) -> Unit:
-    """The unit that records a decision under the control epoch and the key of its call."""
+def _key(asked: DecisionAttempt) -> CallKey:
+    """The key under which a call that its host named is recorded once."""
     subject, known = asked.subject, asked.known
-    key = None
-    if subject.decision_id is None:
-        key = CallKey(
-            principal=subject.principal.id,
-            session=subject.session,
-            call_id=subject.call_id,
-            known=None if known is None else known.index,
-        )
-    return Unit(drafts=(made.draft,), epoch=asked.state.epoch, call=key)
+    return CallKey(
+        principal=subject.principal.id,
+        session=subject.session,
+        call_id=subject.call_id,
+        known=None if known is None else known.index,
+    )
 
 
 def prepare(principal: Principal, call: ToolCall, worker: Subject | None = None) -> Subject:

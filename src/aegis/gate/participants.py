@@ -41,7 +41,7 @@ class RecordRefused(StoreConflict):
 
 
 class DecisionAttempt(Struct, frozen=True, kw_only=True):
-    """One attempt at deciding a call, and what it is decided on.
+    """One attempt at deciding a call, what it is decided on, and the time that it is decided at.
 
     `charge` is false where a known call is looked at again: it takes nothing from rates. `refused` is why the attempt
     before this one was not recorded, where a participant said so.
@@ -50,6 +50,7 @@ class DecisionAttempt(Struct, frozen=True, kw_only=True):
     subject: Subject
     policy: Policy
     state: ControlState
+    now: int
     known: Known | None = None
     charge: bool = True
     refused: RecordRefused | None = None

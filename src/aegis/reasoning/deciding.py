@@ -24,14 +24,19 @@ from aegis.errors import StoreConflict
 from aegis.gate.participants import DecisionAttempt, DecisionRecord, Part, Participant, Write
 from aegis.gate.parts import Parts
 from aegis.judges.access import is_judge
+from aegis.policy.dataflow.declare import Does, does_with
 from aegis.policy.dataflow.reading import SessionView
 from aegis.policy.model import Evaluation, observed
 from aegis.policy.policy import Policy
 from aegis.reasoning.declaring import COLLECTION, PlanBook, PlanCall, load_plan, put_plan
 from aegis.reasoning.plan import PlannedCall, Standing
-from aegis.reasoning.stated import CHANGES, changes, promises_reading, repeated_order
+from aegis.reasoning.stated import CHANGES, changes, denies_deed, promises_reading, repeated_order
 
 GUARD: Final = "reasoning"
+_METHODS: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})  # of HTTP, that change or send
+_DEEDS: Final[frozenset[Does]] = frozenset(
+    {"send", "post", "pay", "share", "account", "book", "create", "modify", "delete", "member"}
+)
 _READS: Final = frozenset({"read"})
 _GRAVEST: Final = (Reason.UNLICENSED, Reason.APPROVAL_REQUIRED, Reason.INSUFFICIENT_EVIDENCE)
 
@@ -148,14 +153,19 @@ def _found(
     if promises_reading(reasoning) and _changes(asked, evaluation):
         message = "what is said of the call is that it only reads, and it changes or sends something"
         yield _finding("contradicts", rules.contradicts, "anomaly", message), Reason.APPROVAL_REQUIRED
+    elif denies_deed(reasoning, asked.subject.call.tool, asked.subject.canonical):
+        message = "what is said of the call is that it does not do what it does"
+        yield _finding("contradicts", rules.contradicts, "anomaly", message), Reason.APPROVAL_REQUIRED
 
 
 def _changes(asked: DecisionAttempt, evaluation: Evaluation) -> bool:
     """Whether a call surely changes or sends something; of what runs programs, by what the programs do."""
-    if "exec" not in evaluation.effects:
-        return not CHANGES.isdisjoint(evaluation.effects)
-    call = asked.subject.call
-    return changes(gather(asked.policy.subject(call.server, call.tool, parse(asked.subject.canonical))))
+    call, arguments = asked.subject.call, parse(asked.subject.canonical)
+    if "exec" in evaluation.effects:
+        return changes(gather(asked.policy.subject(call.server, call.tool, arguments)))
+    if any(str(arguments.get(name, "")).upper() in _METHODS for name in ("method", "http_method", "verb")):
+        return True
+    return not CHANGES.isdisjoint(evaluation.effects) or does_with(call.tool, arguments) in _DEEDS
 
 
 def _planned(

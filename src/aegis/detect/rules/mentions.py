@@ -304,7 +304,10 @@ _ALL_OF_THEM: Final = Lazy(
     r"(?i)\b(?:all|any|every|your|previous|prior|above|earlier|preceding|vorherig\w*|bisherig\w*|alle|anterior\w*|todas?|"
     r"pr(?:é|e)c(?:é|e)dent\w*|toutes|precedenti|tutte|eerdere|vorige|poprzedni\w*|предыдущ\w*|все)\s+(?:\w+\s+){0,2}(?:instruct\w*|"
     r"prompts?|rules|directives?|guidelines?|anweisung\w*|regeln|instruc\w*|consignes|istruzion\w*|regole|reglas|"
-    r"polece\w*|instrukc\w*|инструкц\w*)|指令|指示|지시|命令|talimat"
+    r"polece\w*|instrukc\w*|инструкц\w*)|指令|命令|talimat|"
+    # Japanese and Korean say `earlier` to colleagues too; what takes all of it says so.
+    r"(?:すべて|全て|全部|一切|これまで|所有|之前|先前|以上|上述)[^。.!?\n]{0,8}指示|指示[^。.!?\n]{0,6}(?:すべて|全て|全部|一切)|"
+    r"(?:모든|모두|전부|위의)[^.!?\n]{0,8}지시|지시[^.!?\n]{0,6}(?:모두|전부)"
 )
 
 

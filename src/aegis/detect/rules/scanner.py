@@ -300,19 +300,20 @@ class Scanner:
         once, where that tells something. A match across two of them only means that they are scanned one by one, as
         what is not quiet always is.
         """
-        found = self._reported(together, surfaces)
-        if found and next(self._standing(found, together, surfaces, settled), None) is not None:
+        data = together.encode("utf-8", "replace")
+        found = self._reported(data, surfaces)
+        if found and next(self._standing(found, data, surfaces, settled), None) is not None:
             return False
         return together.isascii() or not self._cased.hits(together.lower().encode("utf-8", "replace"))
 
     def standing(self, together: str, *surfaces: Surface, settled: Collection[Outcome] = ()) -> list[int]:
         """The places of the patterns that can match in texts of ASCII that are lines of `together`, for `scan`."""
-        found = self._reported(together, surfaces)
-        return list(self._standing(found, together, surfaces, settled)) if found else []
-
-    def _reported(self, together: str, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
-        """What the engines of `surfaces` report of `together`; those of a call's values where none is named."""
         data = together.encode("utf-8", "replace")
+        found = self._reported(data, surfaces) if surfaces else self._engines["unknown"].hits(data)
+        return list(self._standing(found, data, surfaces, settled)) if found else []
+
+    def _reported(self, data: bytes, surfaces: Sequence[Surface]) -> list[tuple[int, int]]:
+        """What the engines of `surfaces` report of a text; those of a call's values where none is named."""
         if not surfaces:
             return self._engines["unknown"].hits(data)
         engines = dict.fromkeys(self._engines[surface] for surface in surfaces)
@@ -321,11 +322,10 @@ class Scanner:
     def _standing(
         self,
         found: Sequence[tuple[int, int]],
-        together: str,
+        data: bytes,
         surfaces: Sequence[Surface],
         settled: Collection[Outcome],
     ) -> Iterator[int]:
-        data = together.encode("utf-8", "replace")
         applies = [self._applies[surface] for surface in surfaces]
         for index in dict.fromkeys(index for index, _ in found):
             if applies and not any(one[index] for one in applies):

@@ -416,7 +416,7 @@ class Feeds:
         """What a program is told by what it reads: lines that could stand behind its name, or what is to be there."""
         flows = [] if stdin is None else [stdin]
         if program.file is not None:
-            here = self._here(program.file)
+            here = self._special.get(_descriptor(program.file)) or self._here(program.file)
             flows = self._files.find(program.file) if here is None else [here]
         for text in [flow.text for flow in flows] if program.text is None else [program.text]:
             if program.language == "manifest":

@@ -55,9 +55,12 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
 
 def carried(stages: Sequence[Command]) -> ResourceEffect | None:
     """What a pipeline carries away: all that a person or machine has, or anything to a host without a name."""
-    broad = ""
+    broad, captured = "", False
     for place, command in enumerate(sorted(stages, key=lambda stage: stage.stage)):
         name = command.name.lower()
+        captured = captured or name in _CAPTURES
+        if captured and (name in SENDERS or name in _CONNECTS):
+            return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
         if place and name in SENDERS:
             if broad and name != "ssh":
                 return ResourceEffect("send", "home", "one", (broad,), "", command.text[:80])
@@ -69,6 +72,7 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
 
 
 _TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
+_CAPTURES: Final = of_kind("captures")  # what a network says is nobody's to hand on
 _ODD: Final = frozenset({"address", "collector", "tunnel"})
 _LABELLED: Final = Lazy(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
 _ENCODES: Final = frozenset({"xxd", "base64", "base32", "od", "hexdump", "gzip", "openssl", "split", "fold"})

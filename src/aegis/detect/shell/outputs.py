@@ -49,6 +49,9 @@ class Variables:
         files: list[str] = []
         any_computed = False
         for raw in command.words or (command.name, *command.args):
+            if raw[:2] == "<(":  # names what it prints, as it is written
+                words.append(raw)
+                continue
             if "$" not in raw and "`" not in raw:
                 words.append(literal(raw))
                 continue

@@ -89,7 +89,7 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
         if language == "shell" and name not in _NO_SCRIPTS and _is_script_option(word):
             found += [Program("shell", text=rest[0], arguments=tuple(rest[1:]))] if rest else []
             return found
-        if word in options.text or (word[:1] == "-" and word[1:2] != "-" and name in _BUNDLES and word[-1:] in "eE"):
+        if word in options.text or (name in _BUNDLES and _is_bundle(word) and word[:2] not in options.value):
             found += [Program(language, text=rest.pop(0))] if rest else []
             reads = False
             if language in {"python", "javascript"}:
@@ -123,6 +123,11 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
 _NO_SCRIPTS: Final = of_kind("reads-lines")
 _BUNDLES: Final = of_kind("joins-letters")
 _BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
+
+
+def _is_bundle(word: str) -> bool:
+    """Whether letters that are put together end in the one behind which a program stands: `-lne`, `-0777ne`."""
+    return word[:1] == "-" and word[1:].isalnum() and word[-1:] in "eE"
 
 
 def _in_file(language: ProgramLanguage, name: str, arguments: tuple[str, ...] = ()) -> Program:

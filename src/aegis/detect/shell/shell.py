@@ -187,7 +187,8 @@ def analyse_shell(
         facts.add("shell.destroy", text)
     done: Container[str] = ()
     # Most texts neither write a file nor run a program that could come from elsewhere.
-    if depth or stdin is not None or ">" in text or "$(" in text or "`" in text or any(map(moves_programs, commands)):
+    follows = ">" in text or "$(" in text or "<(" in text or "`" in text
+    if depth or stdin is not None or follows or any(map(moves_programs, commands)):
         done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
     given = with_variables(text)
     if given is not None:

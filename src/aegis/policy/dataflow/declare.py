@@ -96,7 +96,7 @@ def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
             return "pay"
         if does == "read" and held & _PAGED:
             return "fetch"
-        if does == "other" and not held & _GIVEN and _is_listing(tool):
+        if does == "other" and _is_listing(tool) and held <= _ASKED | frozenset(name_words(tool)):
             return "read"
     return does
 
@@ -114,10 +114,11 @@ _VAGUE: Final = frozenset({"create", "other", "modify", "read"})
 _ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
 _WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
 _PAYEES: Final = frozenset({"iban", "payee", "beneficiary", "account", "wallet", "recipient"})
-# What nobody passes who only asks to see something.
-_GIVEN: Final = frozenset({
-    "amount", "value", "body", "text", "message", "content", "subject", "note", "comment", "reason", "description",
-    "title", "iban", "payee", "recipient", "recipients", "password", "quantity", "price", "data", "new", "action",
+# What is passed to choose what is shown; one more word makes a deed of it.
+_ASKED: Final = frozenset({
+    "date", "day", "week", "month", "year", "season", "period", "from", "to", "start", "end", "since", "until",
+    "before", "after", "limit", "page", "offset", "cursor", "query", "search", "filter", "sort", "id", "ids", "status",
+    "type", "kind", "category", "section", "max", "min", "results",
 })  # fmt: skip
 _PAGED: Final = frozenset({"url", "uri", "link", "href", "webpage", "website"})
 _READING: Final = frozenset({

@@ -107,6 +107,7 @@ class _Judging:
         self.values = find_all(JoinedTexts([one.value for one in strings]))
         self.found: list[FlowFinding] = []
         self.licensed = True
+        self._known: dict[str, tuple[ValueOrigin, ...]] = {}
 
     def findings(self) -> tuple[FlowFinding, ...]:
         """All of them; a value inside an instruction of which nothing is licensed blocks."""
@@ -232,6 +233,13 @@ class _Judging:
             found = self.view.origins("u", host_of(normal))
         return found
 
+    def _texts(self, text: str) -> tuple[ValueOrigin, ...]:
+        """Where a text stands as a whole."""
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self.view.origins("t", normalise("text", text))
+        return found
+
     def _granted(self, one: ArgumentText, kind: ValueKind, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether a person granted that a document names such values here: in that field, and in no instruction."""
         return any(
@@ -262,7 +270,7 @@ class _Judging:
         self._days(words, told)
         for one in told:
             text = one.value.strip()
-            origins = self.view.origins("t", normalise("text", text))
+            origins = self._texts(text)
             is_field = bool(origins) and all(origin.flags & (STRUCTURED | TRUSTED) for origin in origins)
             if is_field and not any(origin.flags & INSTRUCTION for origin in origins):
                 if self.does not in _BINDING or self._asks_for_many() or not self._is_elsewhere(words, origins):
@@ -289,7 +297,7 @@ class _Judging:
         if not found or any(not said.isdisjoint(dates) for dates in found.values()):
             return
         for one in told:
-            origins = self.view.origins("t", normalise("text", one.value)) if one.path in found else ()
+            origins = self._texts(one.value) if one.path in found else ()
             if one.path in found and not any(origin.flags & (STRUCTURED | TRUSTED) for origin in origins):
                 self._hold("other-day", one.path, "the user named another day", origins, "date")
                 return
@@ -360,7 +368,7 @@ class _Judging:
                     "planted-value",
                     one.path,
                     "the argument stands only in what somebody wrote into a text",
-                    self.view.origins("t", normalise("text", one.value)),
+                    self._texts(one.value),
                     "text",
                 )
             elif words is not None and self._is_copied(one.value) and not words.covers(one.value):
@@ -372,7 +380,7 @@ class _Judging:
                     "text",
                 )
             if self.does in {"send", "post", "share", "pay"} and len(one.value) <= _SHORT:
-                origins = self.view.origins("t", normalise("text", one.value))
+                origins = self._texts(one.value)
                 said = words is not None and words.says("text", normalise("text", one.value))
                 if not said and any(origin.flags & SECRET for origin in origins):
                     self.found.append(
@@ -392,7 +400,7 @@ class _Judging:
         text = one.value
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
             return False
-        origins = self.view.origins("t", normalise("text", text))
+        origins = self._texts(text)
         if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
             return False
         if self._granted(one, "text", origins) or self._is_told(text, origins):

@@ -17,7 +17,7 @@ from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
-from aegis.policy.dataflow.forms import shape_of
+from aegis.policy.dataflow.forms import read_table, shape_of
 from aegis.policy.dataflow.orders import MAX_SPANS, names_in, spans_of
 from aegis.policy.dataflow.values import (
     JoinedTexts,
@@ -57,9 +57,9 @@ HEADLINE: Final = 32  # a short field that people write, such as a title, as a w
 
 _WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
 _BITS: Final = 2**64 - 1
-_SECRET_NAMES: Final = frozenset({
-    "password", "passcode", "secret", "token", "pin", "cvv", "passport", "ssn", "card", "credential", "credentials",
-})  # fmt: skip
+_FIELDS: Final = {
+    sort: frozenset(words) for sort, words in read_table("fields.yaml").items() if isinstance(words, list)
+}
 
 
 class ValueOrigin(NamedTuple):
@@ -404,7 +404,7 @@ def _identifying(records: list[Any]) -> list[str]:
         return []
     found: list[str] = []
     for name, held in first.items():
-        if name in _THINGS and type(held) is str and len(held) <= _SMALL and (shape := shape_of(held)):
+        if name in _FIELDS["things"] and type(held) is str and len(held) <= _SMALL and (shape := shape_of(held)):
             others = (one.get(name) if type(one) is dict else None for one in records)
             if all(type(one) is str and shape_of(one) == shape for one in others):
                 found.append(name)
@@ -426,32 +426,13 @@ def is_prose_name(name: str) -> bool:
 def _named_so(name: str) -> tuple[int, bool]:
     """Whether a field's own name says that it is kept secret, and that people write what they like into it."""
     words = name_words(name)
-    is_prose = not _PROSE.isdisjoint(words) and words[-1] not in _NUMBERS
-    return 0 if _SECRET_NAMES.isdisjoint(words) else SECRET, is_prose
-
-
-_PROSE: Final = frozenset({
-    "note", "notes", "remark", "remarks", "comment", "comments", "description", "body", "content", "message", "text",
-    "subject", "title", "summary", "memo", "reason", "review", "reviews", "feedback", "bio", "about", "caption", "html",
-    "markdown", "snippet", "instructions", "details", "info", "reference", "name", "label", "banner", "status",
-    "abstract", "excerpt", "quote", "question", "answer", "reply", "transcript", "output", "log", "error", "overview",
-    "introduction", "motto", "slogan", "headline", "post", "clause", "complaint", "wish", "wishes", "terms", "purpose",
-    "request", "requests", "preferences", "explanation", "justification", "observation", "observations", "findings",
-    "recommendation", "advice", "hint", "tip", "notice", "announcement", "greeting", "signature", "intro", "contents",
-    "paragraph", "letter", "chat", "conversation", "background", "topic", "motivation", "testimonial", "opinion",
-    "symptoms", "warning", "statement", "narrative", "story", "biography", "feedbacks", "thoughts", "followup",
-})  # fmt: skip
-_NUMBERS: Final = frozenset({"id", "ids", "uuid", "number", "code", "count", "at", "date", "time"})  # of a `review_id`
-# Of `_PROSE`, names of things that have an identifier as well.
-_THINGS: Final = frozenset(
-    {"review", "post", "question", "request", "reference", "complaint", "clause", "letter", "notice", "statement"}
-)
-_HEADLINES: Final = frozenset({"title", "subject", "name", "label", "status", "reference"})
+    is_prose = not _FIELDS["prose"].isdisjoint(words) and words[-1] not in _FIELDS["numbers"]
+    return 0 if _FIELDS["secret"].isdisjoint(words) else SECRET, is_prose
 
 
 @lru_cache(maxsize=4_096)
 def _headline(name: str) -> int:
-    return 0 if _HEADLINES.isdisjoint(name_words(name)) else HEADLINE
+    return 0 if _FIELDS["headlines"].isdisjoint(name_words(name)) else HEADLINE
 
 
 _FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card": "n", "phone": "n", "wallet": "w"}

@@ -10,10 +10,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import partial
-from types import TracebackType
 from typing import Any, Final
 
 import psycopg
@@ -80,16 +79,80 @@ class PostgresStore:
             migrate(connection)
         _open_stores.add(self)
 
-    def transaction(self, *, wait_s: float | None = None) -> _WriteContext:
-        """Begin an exclusive write transaction: committed durably on exit, undone when the block raises.
+    @contextmanager
+    def transaction(self, *, wait_s: float | None = None) -> Iterator[PostgresTransaction]:
+        """Open an exclusive write transaction: committed durably on exit, undone when the block raises.
 
         `wait_s` replaces `busy_s` as the time to wait for other writers; beyond it `StoreBusy` is raised.
         """
-        return _WriteContext(self, self._busy_s if wait_s is None else wait_s)
+        wait_s = self._busy_s if wait_s is None else wait_s
+        until = time.monotonic() + wait_s
+        if not self._lock.acquire(timeout=wait_s):
+            raise StoreBusy("the store is busy with another transaction of this process")
+        try:
+            try:
+                writer, together, transaction = self._begun(until)
+                self._check_progress(transaction.head().size)
+            except BaseException:
+                self._drop_writer()
+                raise
+            try:
+                yield transaction
+            except BaseException as error:
+                self._undo(writer, together, error)
+                raise
+            try:
+                writer.commit()
+                together.__exit__(None, None, None)
+            except psycopg.Error as error:
+                self._drop_writer()
+                if is_lost(error):
+                    raise StoreInDoubt("the answer to a commit was lost") from error
+                raise wrapped(error) from error
+            self._seen = transaction.head().size
+        finally:
+            self._lock.release()
 
-    def reader(self) -> _ReadContext:
-        """Open a consistent view that does not wait for writers."""
-        return _ReadContext(self)
+    def _undo(self, writer: Connection, together: AbstractContextManager[Any], error: BaseException) -> None:
+        """Undo what was written before `error`, which is raised whatever happens here."""
+        if isinstance(error, AegisError) and not isinstance(error, StoreConflict):
+            self._drop_writer()  # closing undoes whatever was sent
+            return
+        try:
+            writer.rollback()
+            together.__exit__(None, None, None)
+        except psycopg.Error:
+            self._drop_writer()
+
+    @contextmanager
+    def reader(self) -> Iterator[PostgresReader]:
+        """Open a consistent view that does not wait for writers; its connection is kept unless it failed."""
+        connection = self._take()
+        together = connection.pipeline()
+        together.__enter__()
+        try:
+            yield PostgresReader(connection)
+        except StoreError:
+            self._fault(connection)
+            raise
+        except BaseException:  # of whoever looked: the view itself is sound
+            with suppress(psycopg.Error):
+                self._end_view(connection, together)
+            raise
+        try:
+            self._end_view(connection, together)
+        except psycopg.Error as error:
+            raise wrapped(error) from error
+
+    def _end_view(self, connection: Connection, together: AbstractContextManager[Any]) -> None:
+        """End a view, and keep its connection; raises `psycopg.Error`, and then it is dropped."""
+        try:
+            connection.rollback()
+            together.__exit__(None, None, None)
+        except psycopg.Error:
+            self._fault(connection)
+            raise
+        self._give_back(connection)
 
     def epoch(self) -> int:
         """Read the current control epoch, as the last commit of any process left it."""
@@ -214,92 +277,6 @@ class PostgresStore:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
-
-
-class _WriteContext:
-    """One write transaction, from holding the head to a durable commit."""
-
-    __slots__ = ("_connection", "_store", "_together", "_transaction", "_wait_s")
-
-    _connection: Connection
-    _together: AbstractContextManager[Any]
-    _transaction: PostgresTransaction
-
-    def __init__(self, store: PostgresStore, wait_s: float):
-        self._store = store
-        self._wait_s = wait_s
-
-    def __enter__(self) -> PostgresTransaction:
-        store = self._store
-        until = time.monotonic() + self._wait_s
-        if not store._lock.acquire(timeout=self._wait_s):
-            raise StoreBusy("the store is busy with another transaction of this process")
-        try:
-            self._connection, self._together, self._transaction = store._begun(until)
-            store._check_progress(self._transaction.head().size)
-        except BaseException:
-            store._drop_writer()
-            store._lock.release()
-            raise
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        store = self._store
-        try:
-            if error is None:
-                self._connection.commit()
-                self._together.__exit__(None, None, None)
-                store._seen = self._transaction.head().size
-            elif isinstance(error, AegisError) and not isinstance(error, StoreConflict):
-                store._drop_writer()  # closing undoes whatever was sent
-            else:
-                self._connection.rollback()
-                self._together.__exit__(None, None, None)
-        except psycopg.Error as failure:
-            store._drop_writer()
-            if error is None:
-                if is_lost(failure):
-                    raise StoreInDoubt("the answer to a commit was lost") from failure
-                raise wrapped(failure) from failure
-        finally:
-            store._lock.release()
-
-
-class _ReadContext:
-    """One consistent view; its connection goes back to the pool unless it failed."""
-
-    __slots__ = ("_connection", "_store", "_together")
-
-    _connection: Connection
-    _together: AbstractContextManager[Any]
-
-    def __init__(self, store: PostgresStore):
-        self._store = store
-
-    def __enter__(self) -> PostgresReader:
-        self._connection = self._store._take()
-        self._together = self._connection.pipeline()
-        self._together.__enter__()
-        return PostgresReader(self._connection)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        store, connection = self._store, self._connection
-        if isinstance(error, StoreError):
-            store._fault(connection)
-            return
-        try:
-            connection.rollback()
-            self._together.__exit__(None, None, None)
-        except psycopg.Error as failure:
-            store._fault(connection)
-            if error is None:
-                raise wrapped(failure) from failure
-            return
-        store._give_back(connection)
 
 
 # Writing rows inside the one exclusive transaction; what needs no answer travels with what follows.
