@@ -117,10 +117,13 @@ class AgentModel:
                  "_seen", "_tags", "learned", "since")  # fmt: skip
 
     def __init__(self) -> None:
-        self._tags = array("H", bytes(2 * SLOTS))
-        self._counts = array("B", bytes(SLOTS + 2 * KINDS))  # behind the places, the two highest surprises of each kind
-        self._seen = array("H", bytes(4 * _RATES))  # behind how often anything came, how often something new did
-        self._bits = array("H", bytes(2 * _BUCKETS))
+        # Multiplied, as an array that is made of bytes takes a sixteenth more than it needs.
+        self._tags = array("H", [0]) * SLOTS
+        self._counts = array("B", [0]) * (
+            SLOTS + 2 * KINDS
+        )  # behind the places, the two highest surprises of each kind
+        self._seen = array("H", [0]) * (2 * _RATES)  # behind how often anything came, how often something new did
+        self._bits = array("H", [0]) * _BUCKETS
         self.learned = 0
         self.since = 0
         self._last = 0  # tool of the call before
@@ -129,7 +132,7 @@ class AgentModel:
         self._quickest = 0  # the highest order of magnitude of a whole minute
         self._day = 0
         self._drift = 0.0
-        self._familiar = array("Q", bytes(8 * ALIKE))  # fingerprints of calls that bring nothing new
+        self._familiar = array("Q", [0]) * ALIKE  # fingerprints of calls that bring nothing new
 
     def score(self, called: LearnedCall) -> Surprise:
         """How surprising a call is now; nothing is learned by it. Before `SETTLED` it is only told what is new."""
@@ -381,7 +384,7 @@ class AgentModel:
         counts = self._counts[start : start + WAYS]
         place = start + counts.index(min(counts))
         if self._tags[place]:  # what was there is known no more
-            self._familiar = array("Q", bytes(8 * ALIKE))
+            self._familiar = array("Q", [0]) * ALIKE
         self._tags[place], self._counts[place] = tag, 0
         return place
 

@@ -166,7 +166,7 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _code(text, found, tool)
     elif role == "path":
         _path(text, found)
-    elif role in _QUERIES and "(" in text.value and len(text.value) <= MAX_QUERY:
+    elif role in _QUERIES and len(text.value) <= MAX_QUERY and ("(" in text.value or "'" in text.value):
         from aegis.detect.built_sql import cypher_effects
 
         for effect in cypher_effects(text.value):

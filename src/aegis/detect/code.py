@@ -6,6 +6,7 @@ what was fetched or decoded, giving a shell to the network, carrying credentials
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -422,11 +423,11 @@ def _is_secret(word: str) -> bool:
 def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
     words = list(_strings(call.arguments))
-    if not words:
-        return
-    line = " ".join(words) if call.arguments.lstrip("( ").startswith("[") else words[0]
+    listed = call.arguments.lstrip("( ").startswith("[")
+    options = words[1:2] and words[1][:1] == "-"  # a program, and behind it what it is called with
+    line = " ".join(words) if listed else shlex.join(words) if options else "".join(words[:1])
     # A raw string keeps its backslashes, every other one is undone.
-    for script in dict.fromkeys((unescaped(line), line)):
+    for script in dict.fromkeys((unescaped(line), line)) if line else ():
         _command(script, facts, effort, files)
 
 

@@ -33,7 +33,7 @@ _SECRET: Final = one_of(_FILES_OF_SECRETS)
 # Settings that usually hold secrets beside much else, and that people open every day: reading one is a question.
 _FILES_OF_SETTINGS: Final = (
     r"(?i)(?:^|[/\\])(?:\.env(?:\.\w+)?|\.npmrc|\.pypirc|\.yarnrc(?:\.yml)?|\.aws[/\\]config|\.docker[/\\]config\.json|"
-    r"\.my\.cnf|\.s3cfg|\.boto|wp-config\.php|tomcat-users\.xml|unattend\.xml)$"
+    r"\.my\.cnf|\.s3cfg|\.boto|wp-config\.php|config[/\\]master\.key|[\w-]{1,80}\.tfstate(?:\.backup)?|tomcat-users\.xml|unattend\.xml)$"
 )
 _SETTINGS: Final = one_of(_FILES_OF_SETTINGS)
 _TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults?|tpl|test|ci|schema)$")

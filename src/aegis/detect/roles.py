@@ -115,19 +115,6 @@ def is_for_people(tool: str) -> bool:
     return not _TO_PEOPLE.isdisjoint(words_of(tool))
 
 
-# What a forge or a board shows to everyone who may look, and keeps.
-_SHOWN: Final = frozenset({
-    "comment", "discussion", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr", "pull", "release",
-    "snippet", "ticket", "wiki",
-})  # fmt: skip
-
-
-@lru_cache(maxsize=8_192)
-def is_shown(tool: str) -> bool:
-    """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
-    return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
-
-
 @lru_cache(maxsize=8_192)
 def names_any_text(argument: str) -> bool:
     """Whether an argument's name says no more than that there is some text: `input`, `value`, `user_data`."""

@@ -244,7 +244,7 @@ _MAKES_ADMIN: Final = Lazy(
 _GIVES_ALL: Final = Lazy(
     r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
-    r"all\b.{1,200}\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
+    r"(?:all\b.{1,200}|\w{1,60})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
 
 

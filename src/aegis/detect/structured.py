@@ -81,11 +81,12 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
             found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
-            for name, text in value.items():
-                if isinstance(text, str) and _MANIFEST(text):
-                    told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
-                    # What is only written is a document still, unless it hands over the whole machine.
-                    found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
+            for name, inner in value.items():
+                for text in inner if isinstance(inner, list) else [inner]:
+                    if isinstance(text, str) and _MANIFEST(text):
+                        told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
+                        # What is only written is a document still, unless it hands over the whole machine.
+                        found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
     return found
 
 

@@ -217,12 +217,14 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         return
     lowered = value.strip().lower()
     is_role = bool(words & known.members["roles"])
-    if lowered in ALL and not is_role and not words & known.members["any"]:
+    is_selected = not words & known.members["any"] and not member.above & known.members["contents"]
+    if lowered in ALL and is_selected and (not is_role or name in known.members["reaches"]):
         yield "all"
     if is_role and (
         _POWERS.search(value) is not None
         or (lowered in ALL and words & known.members["grantable"])
         or lowered in known.values["admin"]
+        or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
         or plain(lowered.rpartition("/")[2]) in known.values["admin"]
         or (lowered in ALL and asked.words & known.members["roles"])
         or _SUDO.search(value) is not None
@@ -296,7 +298,7 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
             yield "unprotected"
         return
     if words & known.members["hides"] and not words & known.members["negates"]:
-        yield "public"
+        yield "unhidden"
     if words & known.members["readonly"]:
         yield "writable"
     if words & known.members["negates"]:
@@ -305,7 +307,12 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
     said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
     if not own or own <= known.members["switches"]:
         said |= asked.words
-    if said & known.members["protects"] or (words & known.members["demands"] and len(own) > 1):
+    is_bare = own <= known.members["switches"]
+    if (
+        said & known.members["protects"]
+        or (is_bare and said & known.members["guards"])
+        or (words & known.members["demands"] and len(own) > 1)
+    ):
         yield "unprotected"
 
 
@@ -357,7 +364,8 @@ def _throwaway(asked: _Asked, members: Sequence[_Member], known: Vocabulary, fou
     """Mark a call that names only what was made to be thrown away; a namespace counts for what lies in one."""
     if "production" in found or "all" in found or "main" in found:
         return
-    named = [member for member in members if member.words & known.members["naming"] and _names(member, known)]
+    naming = known.members["naming"] | asked.words
+    named = [member for member in members if member.words & naming and _names(member, known)]
     kept = [member for member in named if not member.words & known.members["kindnames"]]
     spaces = [member for member in kept if member.words & known.members["spaces"]]
     others = [member for member in kept if member not in spaces]
@@ -433,15 +441,11 @@ def _opened(
         yield "every-port", member
     above = (*above, *_below(here))
     ports = [(name, value) for name, value in above if name in known.members["ports"]]
+    said_ports = [str(one) for _, value in ports for one in (value if isinstance(value, list) else [value])]
     protocols = {str(value).lower() for name, value in above if name in known.members["protocols"]}
-    numbers = [
-        number
-        for _, value in ports
-        for one in (value if isinstance(value, list) else [value])
-        for number in _NUMBER.findall(str(one))
-    ]
+    numbers = [number for one in said_ports for number in _NUMBER.findall(one)]
     edges = [int(number) for number in numbers if len(number) <= 5]
-    whole = any(str(value).strip().lower() in known.values["everyport"] for _, value in ports)
+    whole = any(one.strip().lower() in known.values["everyport"] for one in said_ports)
     is_wide = len(edges) == _EDGES and max(edges) - min(edges) > _WIDE and _is_range(ports)
     if (not ports and protocols & known.values["everyprotocol"]) or whole or is_wide:
         yield "every-port", member

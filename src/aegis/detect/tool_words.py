@@ -23,7 +23,7 @@ MARKS: Final = frozenset({
     "main",  # the branch that everybody builds on
     "force", "zero", "public", "admin", "superuser", "unprotected", "writable", "short",
     "open-net", "every-port", "admin-port", "audit", "vital-record", "outside", "unrecoverable",
-    "deletes", "guarding", "expires", "person",
+    "unhidden", "deletes", "guarding", "expires", "person",
 })  # fmt: skip
 
 

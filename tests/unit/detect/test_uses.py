@@ -6,8 +6,9 @@ import pytest
 
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files
-from aegis.detect.shell.uses import effects_of, is_share, is_stream, key_place
+from aegis.detect.shell.uses import effects_of, key_place
 from aegis.detect.shell.windows import analyse_command, spoken
+from aegis.detect.shell.words import is_share, is_stream
 
 
 def does(tool: str, text: str) -> set[str]:

@@ -35,7 +35,7 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
-from aegis.detect.paths import KNOWN_SECRETS, is_secret_file, matched
+from aegis.detect.paths import KNOWN_SECRETS, is_secret_file, is_secret_place, matched
 from aegis.detect.resources import host_place, place_of
 from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.shell.uses import HIVES, is_key, written_value
@@ -150,7 +150,7 @@ class _Program:
         plain = canonical(name) if name[:1].isalpha() else ""
         head, dot, tail = plain.partition(".")
         names: tuple[str, ...] = ()
-        if "string" in function.type or "symbol" in function.type:
+        if "string" in function.type or "symbol" in function.type or "binary" in function.type:
             names = self.scope().value(function).known
         elif plain:
             names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",)
@@ -237,7 +237,8 @@ class _Program:
     # What calls do
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
-        if entry.on and not any(word in self._called_on(parts) for word in entry.on):
+        owner = self._called_on(parts) if entry.on or entry.unless else ""
+        if (entry.on and not any(word in owner for word in entry.on)) or any(word in owner for word in entry.unless):
             return
         if entry.says and not says(entry.says, parts):
             return
@@ -438,7 +439,11 @@ class _Program:
 def _is_any_secret(path: str) -> bool:
     """Whether one of the files that a path with wildcards stands for is a secret, or all that lies with secrets."""
     folder = place_of(path.partition("/*")[0])
-    return (folder is not None and folder.resource == "credential") or any(True for _ in matched(path, KNOWN_SECRETS))
+    return (
+        (folder is not None and folder.resource == "credential")
+        or is_secret_place(path.partition("/*")[0])
+        or any(True for _ in matched(path, KNOWN_SECRETS))
+    )
 
 
 def _is_empty(arguments: Sequence[Node], place: int) -> bool:

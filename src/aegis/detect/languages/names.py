@@ -38,6 +38,7 @@ _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
 _ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
+_WALKS: Final = frozenset({"Walk", "WalkDir"})
 _EACH: Final = frozenset({"foreach", "map", "filter", "each"})
 
 
@@ -52,14 +53,13 @@ class ProgramNames:
         self._most = most
         self.aliases = dict(aliases)
         self.functions: dict[str, Node] = {}
-        self._classes: set[str] = set()
+        self._classes = {text_of(one.child_by_field_name("name")) for one in nodes.get("class", ())}
         self._held = dict(_held(nodes.get("class", ())))
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
             is_constructor = name in _CONSTRUCTORS or node.type == "constructor_declaration"
             owner = self._held.get(node.id, "") if is_constructor else ""
             if owner:
-                self._classes.add(owner)
                 self.functions.setdefault(owner, node)
             elif name and node.child_by_field_name("body") is not None:  # what another library holds is declared only
                 self.functions.setdefault(name, node)
@@ -90,6 +90,8 @@ class ProgramNames:
             return False
         if receiver.type in ("identifier", "variable_name"):
             return text_of(receiver) in self._instances
+        while receiver.type == "parenthesized_expression" and receiver.named_child_count:
+            receiver = receiver.named_children[0]
         return called(receiver).name in self._classes
 
     def full(self, parts: Called) -> list[str]:
@@ -161,6 +163,11 @@ class ProgramNames:
             for parameter in parameters(block)[:1]:
                 if receiver is not None:
                     names[parameter].append(BoundName(parameter, receiver, node, each=True))
+        elif name in _WALKS and self._language == "go":  # what is gone over is what each call of the function is given
+            parts = called(node)
+            if len(parts.arguments) > 1 and parts.arguments[1].type in _LAMBDAS:
+                for parameter in parameters(parts.arguments[1])[:1]:
+                    names[parameter].append(BoundName(parameter, parts.arguments[0], node))
         elif name.lower() in _EACH and self._language in ("javascript", "typescript"):
             parts = called(node)
             if parts.receiver is not None and parts.arguments and parts.arguments[0].type in _LAMBDAS:

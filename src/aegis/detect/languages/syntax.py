@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from tree_sitter import Language, Node, Query
 
@@ -51,7 +52,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_php", "language_php",
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
-        " [(assignment_expression) (augmented_assignment_expression) (const_element)] @assign (foreach_statement) @loop"
+        " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)] @assign"
+        " (foreach_statement) @loop"
         " [(function_definition) (method_declaration)] @function (class_declaration) @class",
         48,
     ),
@@ -165,10 +167,22 @@ def _capsule(address: int) -> object:
     return capsule
 
 
+# What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
+_SHELL_LINE: Final = Lazy(r"(?m)^[ \t]*(?:\w+\s*=\s*)?!{1,2}[ \t]*([^\s=].*)$")
+_SCRIPT_CELL: Final = Lazy(r"(?s)\A\s*%%(?:bash|sh|zsh|script\s+\S+|!)[^\n]*\n(.*)\z")
+
+
+def _told_shell(match: Any) -> str:
+    return f"get_ipython().system({json.dumps(match.group(1))})"
+
+
 def spelled(text: str, language: CodeLanguage) -> str:
     """The text as the grammar of its language reads it."""
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
+    if language == "python" and ("!" in text or "%%" in text):
+        text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
+        return str(_SHELL_LINE.sub(_told_shell, text))
     if language == "java":
         for pattern, other in _JAVA:
             text = pattern.sub(other, text)
@@ -287,7 +301,7 @@ _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment", "binary"})
 _ADDING: Final = (b".=", b"+=")
 _NAMED: Final = ("left", "name", "variable", "alias")
-_VALUED: Final = ("right", "value", "collection", "list")
+_VALUED: Final = ("right", "value", "default_value", "collection", "list")
 
 
 def bound(node: Node) -> Iterator[BoundName]:

@@ -204,6 +204,8 @@ class NameScope:
             return _union(part for part in parts if part.known or part.items)
         if kind.startswith(("unary", "prefix_unary")) and _NUMBER.search(text_of(node)):
             return FollowedValue((text_of(node),))
+        if kind == "unary" and text_of(node)[:1] == "+":  # of Ruby: the text, to be changed
+            return self.value(node.named_children[-1], depth)
         if kind in _WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)

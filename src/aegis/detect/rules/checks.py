@@ -437,6 +437,17 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
 # Checks that read the whole match, name and all, beside its first group.
 WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
 
+# A file of the folder from which a graph database loads, and none outside of it: no folder, nothing encoded.
+_LOADED: Final = Lazy(
+    r"(?i)\bload\s+csv\s+(?:with\s+headers\s+)?from\s+(['\"])file:///[\w-]{1,80}(?:\.[\w-]{1,20}){1,3}['\"]"
+)
+
+
+def wraps(text: str, start: int, end: int) -> bool:
+    """Whether a stream wrapper stands where a file name belongs, and is no file of Cypher's own folder."""
+    return not any(one.start() <= start and end <= one.end() for one in _LOADED.finditer(text))
+
+
 # Checks that read what was found where it stands: the text around it, and from where to where.
 PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], Given]]] = {
     "acted": acted,
@@ -445,6 +456,7 @@ PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], Given]]] = {
     "ordered": ordered,
     "resets": resets,
     "spoken": spoken,
+    "wraps": wraps,
 }
 SURROUNDING: Final = 240  # bytes on either side of what was found
 NAME_BEFORE: Final = 40  # bytes before a match that belong to the name in front of it

@@ -29,6 +29,7 @@ Words = tuple[str, ...]
 KINDS: Final[dict[str, str]] = {
     "attack-tool": "breaks into systems or cracks secrets; starting it is a finding",
     "awk": "takes its program as the first operand",
+    "captures": "prints what other programs and machines say over a network, or what a microphone or a camera takes in",
     "carrier": "carries files to a service, with words such as `cp` and `upload`",
     "cmdlet": "is a command of PowerShell, whose parameters may be abbreviated",
     "cloud": "administers a cloud or a cluster; what its options open to everyone is looked for",

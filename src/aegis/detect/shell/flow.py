@@ -72,7 +72,7 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
 
 
 _TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
-_CAPTURES: Final = frozenset({"tcpdump", "tshark", "dumpcap"})  # what a network says is nobody's to hand on
+_CAPTURES: Final = of_kind("captures")  # what a network says is nobody's to hand on
 _ODD: Final = frozenset({"address", "collector", "tunnel"})
 _LABELLED: Final = Lazy(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")
 _ENCODES: Final = frozenset({"xxd", "base64", "base32", "od", "hexdump", "gzip", "openssl", "split", "fold"})

@@ -112,6 +112,30 @@ _START_OPTIONS: Final = _SWITCHES | {
 }  # fmt: skip
 
 
+_MOVES: Final = frozenset({"cd", "chdir", "pushd", "set-location", "sl", "push-location"})
+_TAKE_FILES: Final = frozenset({
+    "attrib", "cipher", "clear-content", "copy", "copy-item", "del", "erase", "get-content", "icacls", "move",
+    "move-item", "rd", "remove-item", "ren", "rename-item", "rmdir", "set-content", "takeown", "type",
+})  # fmt: skip
+
+
+def standing(command: Command, folder: str) -> tuple[str, Command]:
+    r"""Return the folder of Windows that the next command stands in, and this one with its files named from there.
+
+    Only a folder that is named from the root is followed: `pushd C:\Windows & del *.dll`.
+    """
+    if command.name in _MOVES:
+        place = next((arg for arg in command.args if arg[:1] not in "-/"), "")
+        return (place.rstrip("\\/") if place[1:2] == ":" else folder if not place else ""), command
+    if command.name in ("popd", "pop-location"):
+        return "", command
+    if not folder or command.name not in _TAKE_FILES:
+        return folder, command
+    args = tuple([f"{folder}\\{arg}" if arg and arg[0] not in "-/\\$%'" and ":" not in arg else arg
+                  for arg in command.args])  # fmt: skip
+    return folder, command._replace(args=args)
+
+
 def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
     """Return the command lines that stand among the words of a program, each with the shell that reads it."""
     found: list[tuple[str, str]] = []

@@ -261,6 +261,9 @@ def cast(name: str, value: PsValue) -> PsValue:
         return PsValue(
             text=value.text, known=value.known, kinds=value.kinds, items=value.items, type=name, block=value.block
         )
+    if name in {"type", "reflection.typeinfo"} and value.known:  # a type by its name
+        named = value.text.strip().lower().removeprefix("system.")
+        return PsValue(text=f"[{named}]", known=False, kinds=value.kinds, type=named)
     if name in {"wmiclass", "adsi", "xml", "wmi", "wmisearcher", "io.fileinfo", "io.directoryinfo", "adsisearcher"}:
         return PsValue(text=value.text, known=value.known, kinds=value.kinds, type=name)
     return value
@@ -285,12 +288,22 @@ def indexed(value: PsValue, index: PsValue) -> PsValue:
     return _texts(picked, value)
 
 
+# Members of an item of a drive that say where it lies: of what lies in a folder, the folder is known.
+_LIES_AT: Final = frozenset({"fullname", "pspath", "path", "providerpath", "literalpath"})
+
+
+def _is_place(text: str) -> bool:
+    return text[:1] != "$" and ("\\" in text or "/" in text) and "\n" not in text
+
+
 def member(value: PsValue, name: str) -> PsValue:
     """Return `value.name`."""
     if value.fields is not None:
         return value.fields.get(name, UNKNOWN)
     if name == "length" or name == "count":
         return constant(str(len(value.items) or len(value.text))) if value.known else UNKNOWN
+    if name in _LIES_AT and not value.known and _is_place(value.text):
+        return value._replace(name="")
     if value.type:
         return PsValue(text=f"{value.text}.{name}", known=False, kinds=value.kinds, type=f"{value.type}.{name}")
     return PsValue(text=f"{value.spelling()}.{name}", known=False, kinds=value.kinds)
@@ -431,6 +444,7 @@ _NAMES_FILE: Final = frozenset({
     "get-localuser", "get-aduser", "get-adgroup", "get-disk", "get-volume", "get-eventlog", "get-winevent",
     "get-variable", "gv", "get-itemproperty", "gp", "convert-path",
 })  # fmt: skip
+_CHOOSES: Final = frozenset({"-filter", "-include", "-fi", "-i"})
 _READS: Final = frozenset({"get-content", "gc", "cat", "type", "import-csv", "get-clipboard", "gcb"})
 
 
@@ -462,7 +476,10 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
     if name in _READS:
         return PsValue(text=plain[0] if plain else "", known=False, kinds=kinds | READ)
     if name in _NAMES_FILE:
-        return PsValue(
-            text=plain[0] if plain else "", known=name in {"get-command", "gcm", "get-alias", "gal"}, kinds=kinds
-        )
+        folder = plain[0] if plain else ""
+        lowered = [arg.lower() for arg in args]
+        chosen = next((args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg in _CHOOSES), "")
+        if chosen and _is_place(folder) and "*" in chosen:  # of what lies in the folder, what has such a name
+            folder = f"{folder.rstrip(chr(92) + '/*')}\\{chosen}"
+        return PsValue(text=folder, known=name in {"get-command", "gcm", "get-alias", "gal"}, kinds=kinds)
     return PsValue(text=UNREAD, known=False, kinds=kinds)

@@ -6,7 +6,8 @@ This is a reading for pattern rules; the shell analyser parses the original.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -162,7 +163,7 @@ _EMPTY: Final = ("$@", "$*", "$!", "${@}", "${*}", "${!}", "$()", "``", "\\\n")
 _FIRST: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz/.-"  # what the first word in braces is made of
 _LEADING_BRACES: Final = Lazy(r"(^\s*|[;&|`(]\s*)\{([A-Za-z/.-]+(?:,[^}{ ,\n]+)+)\}")
 _VARIABLE: Final = Lazy(
-    r"""(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
+    r"""(?:^|[;&'"]\s*)set\s+(?:-[a-zA-Z]{1,4}\s+)?(?P<fish>[A-Za-z_]\w*)\s+(?P<given>[\w./:@%+,~-]+)|\bfor\s+(?P<each>[A-Za-z_]\w*)\s+in\s+(?P<words>[^;$`|&\n()]+)|(?:\b(?P<name>[A-Za-z_]\w{0,63})=(?:(?P<value>[\w./:@%+,-]{1,400})|'(?P<single>[^'$`]{0,400})'|"(?P<double>[^"$`\\]{0,400})")"""
     r"""|\$(?:(?P<used>[A-Za-z_]\w{0,63})|\{(?P<braced>[A-Za-z_]\w{0,63})\}))"""
 )
 _DIGITS: Final = frozenset("0123456789")
@@ -185,7 +186,14 @@ def expanded_words(text: str) -> str:
         text = _without_ifs(text)
     if "{" in text and "," in text:
         text = _LEADING_BRACES.sub(_lead, text)
+    if "${" in text and ":" in text:
+        text = _UNNAMED.sub(r"\1", _ASSURED.sub(r"$\1", text))
     return text
+
+
+# What stands for a variable alone, and for nothing but what it says: `${HOME:?}`, `${HOME%/}`, and `${:-text}` of zsh.
+_ASSURED: Final = Lazy(r"\$\{([A-Za-z_]\w{0,63})(?::?\?[^{}$]{0,200}|%/)\}")
+_UNNAMED: Final = Lazy(r"\$\{:-([\w./~-]{1,200})\}")
 
 
 def with_variables(text: str) -> str | None:
@@ -193,11 +201,32 @@ def with_variables(text: str) -> str | None:
 
     They are another reading, and none in place of the text: whether a setting holds where it is used is not known.
     """
-    if "$" not in text or "=" not in text:
+    if "$" not in text:
         return None
-    read = _Variables().read
-    changed = [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
+    changed = list(_called(text)) if "()" in text or "function " in text else []
+    if "=" in text or "set " in text or "for " in text:
+        read = _Variables().read
+        changed += [after for line in text.split("\n") if (after := _VARIABLE.sub(read, line)) != line]
     return "\n".join(changed) or None
+
+
+# A function of one body without braces of its own, and what it is called with: bounds what a text can stand for.
+_FUNCTION: Final = Lazy(r"(?:\bfunction\s+)?\b([A-Za-z_]\w*)\s*\(\)\s*\{([^{}]+)\}")
+_MOST_CALLS: Final = 8
+_PLACED: Final = Lazy(r"\$\{?([1-9@*])\}?")
+
+
+def _called(text: str) -> Iterator[str]:
+    """The bodies of a text's functions, with what each is called with in the places of `$1` to `$9`."""
+    for match in islice(_FUNCTION.finditer(text), _MOST_CALLS):
+        name, body = match.group(1), match.group(2)
+        calls = Lazy(rf"(?:^|[;&|\n])\s*{name}[ \t]+([^;&|\n(){{}}]+)")
+        for call in islice(calls.finditer(text), _MOST_CALLS):
+            words = call.group(1).split()
+            yield _PLACED.sub(
+                lambda one, words=words: " ".join(words) if one.group(1) in "@*" else
+                (words[int(one.group(1)) - 1 :] or [""])[0], body
+            )  # fmt: skip
 
 
 class _Variables:
@@ -205,14 +234,23 @@ class _Variables:
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
+        self._divides = ""  # what the program says that words are divided by
 
     def read(self, match: Any) -> str:
         """Keep what an assignment sets; what stands in place of a variable that was set before."""
         whole: str = match.group()
         name = match.group("name")
-        if name is None:
-            return self._values.get(match.group("used") or match.group("braced"), whole)
-        self._values[name] = match.group("value") or match.group("single") or match.group("double") or ""
+        if match.group("fish"):  # as fish says it
+            self._values[match.group("fish")] = match.group("given")
+        elif match.group("each"):  # all that a loop goes over
+            self._values[match.group("each")] = match.group("words").strip()
+        elif name is None:
+            value = self._values.get(match.group("used") or match.group("braced"), whole)
+            return value.replace(self._divides, " ") if self._divides else value
+        else:
+            value = match.group("value") or match.group("single") or match.group("double") or ""
+            self._values[name] = value
+            self._divides = value if name == "IFS" and len(value) == 1 else self._divides
         return whole
 
 

@@ -16,7 +16,7 @@ from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
-from aegis.detect.shell.words import LOOSE_PLACES
+from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
@@ -32,12 +32,6 @@ _LOOSE: Final = (
     "\\perflogs", "\\desktop\\", "\\inetcache\\", "\\windows\\tasks\\", "$recycle.bin", "/users/shared", *LOOSE_PLACES,
 )  # fmt: skip
 _SCHEMES: Final = ("http://", "https://", "ftp://", "webdav://", "davs://")
-# Endings of files that are run or read as a program, then those in which one hides.
-_PROGRAMS: Final = (
-    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".vbe", ".js", ".jse", ".hta", ".cpl", ".scr", ".wsf", ".inf",
-    ".sct", ".msi", ".com", ".pif", ".xsl",
-)  # fmt: skip
-_RUNS: Final = (*_PROGRAMS, ".cab", ".ini", ".reg", ".txt", ".log", ".xml", ".py", ".ttt")
 
 
 class Did(NamedTuple):
@@ -167,7 +161,7 @@ def _holds(token: _Token, used: Used) -> bool:
 
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad",
+    "collector", "tunnel", "address", "broad", "vital",
 })  # fmt: skip
 
 
@@ -181,25 +175,33 @@ def is_of(kind: str, word: str) -> bool:
     if kind == "remote":
         return is_share(lowered) or any(scheme in lowered for scheme in _SCHEMES)
     if kind == "share-program":
-        return is_share(lowered) and lowered.rstrip("\"'").endswith(_PROGRAMS)
+        return is_share(lowered) and lowered.rstrip("\"'").endswith(PROGRAM_FILES)
     if kind == "loose":
         return any(place in lowered for place in _LOOSE)
     if kind == "stream":
         return is_stream(word)
     if kind == "path":
-        return "\\" in word or "/" in word[1:] or lowered.endswith(_RUNS)
+        return "\\" in word or "/" in word[1:] or lowered.endswith(RUNS)
     if kind == "line":
         return " " in word.strip() or lowered.endswith((".exe", ".bat", ".cmd", ".ps1", ".vbs", ".js", ".scr", ".com"))
     if kind in _HOSTS:
         return "." in word and host_place(word.partition("=")[2] if word[:2] == "--" else word) == kind
     if kind == "broad":
         return is_broad(word)
+    if kind == "vital":
+        return lowered.partition(":")[0].partition("=")[0] in _VITAL
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
     return False
 
 
+# Packages without which a system neither starts nor runs another program, nor lets anybody in.
+_VITAL: Final = frozenset({
+    "base", "base-files", "bash", "coreutils", "dash", "dpkg", "filesystem", "glibc", "grub2", "grub-common", "init",
+    "initramfs-tools", "kernel", "kernel-core", "libc6", "libpam0g", "linux", "login", "mount", "musl", "ncurses",
+    "openssh-server", "pam", "passwd", "rpm", "shadow", "sudo", "systemd", "systemd-sysv", "udev", "util-linux",
+})  # fmt: skip
 _HOSTS: Final = frozenset({"collector", "tunnel", "address"})
 _BROAD: Final = frozenset({"home", "system-file", "credential", "browser-data", "account", "log", "database"})
 _HOMES: Final = ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
@@ -219,44 +221,6 @@ def is_broad(word: str) -> bool:
     if place is None:
         return word.rstrip("/\\").lower() in {"c:\\users", "$env:userprofile", "%userprofile%"}
     return place.resource in _BROAD and (place.whole or place.resource in {"credential", "browser-data", "account"})
-
-
-def is_share(word: str) -> bool:
-    r"""Whether a word names a file on another machine: `\\host\share`, whatever option stands before it."""
-    at = word.find("\\\\")
-    if at < 0 or word.startswith(("\\\\.\\", "\\\\?\\", "\\\\localhost\\", "\\\\127.0.0.1\\")):
-        return False
-    before, behind = word[:at], word[at + 2 :]
-    return behind[:1].isalnum() and "\\" in behind and (not before or before[-1] in "=:@(,\"' ")
-
-
-def is_stream(word: str) -> bool:
-    r"""Whether a word names an alternate data stream of NTFS, in which a file hides: `a.txt:b.exe`, `C:\a:b`."""
-    if len(word) > _LONGEST or "://" in word or "::" in word:
-        return False
-    if "$" in word:
-        word = word.replace("$env:", "").replace("${env:", "")
-    rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
-    left, colon, right = rest.rpartition(":")
-    if not (colon and left and right) or left[0] in "/-%$@" or any(sign in left for sign in ":@"):
-        return False
-    if "/" in right or "\\" in right:
-        return False
-    if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
-        return False
-    name = left.replace("/", "\\").rpartition("\\")[2]
-    if not name or name.lower() in _DRIVES:
-        return False
-    in_folder = "\\" in left
-    if "." in name and not name.replace(".", "").isdigit() and (in_folder or right.lower().endswith(_RUNS)):
-        return True
-    return right.lower().endswith(_PROGRAMS) or (in_folder and word[1:2] == ":")
-
-
-_DRIVES: Final = frozenset({
-    "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script",
-    "file", "http", "https", "localhost", "mailto",
-})  # fmt: skip
 
 
 def is_cmdlet(name: str) -> bool:

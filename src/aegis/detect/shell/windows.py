@@ -26,6 +26,7 @@ from aegis.detect.shell.handed import (
     cmd_script,
     inner_lines,
     powershell_script,
+    standing,
     started_line,
     told,
 )
@@ -38,11 +39,10 @@ from aegis.detect.shell.uses import (
     effects_of,
     is_cmdlet,
     is_of,
-    is_share,
-    is_stream,
     placed_path,
     written_value,
 )
+from aegis.detect.shell.words import is_share, is_stream
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
@@ -244,6 +244,7 @@ class _Reading:
         if len(text) > MAX_POWERSHELL or script.cut:
             self.facts.too_long = True
         commands: list[Command] = []
+        folder = ""
         for place, command in enumerate(script.commands):
             if not command.name:
                 continue
@@ -259,6 +260,7 @@ class _Reading:
                 args = (*args, piped)
             command = command._replace(name=name, args=args, variables=())
             commands.append(command)
+            folder, command = standing(command, folder)
             self._one(command, script.flows.get(place, _NO_KINDS), piped if known else "")
         if searches_keys(text, commands):
             self._did("scan", "credential", "one", (), text)
@@ -275,7 +277,7 @@ class _Reading:
             self.facts.too_long = True
         self.scripts += [("cmd", inner) for inner in script.texts]
         commands: list[Command] = []
-        fetches = 0
+        fetches, folder = 0, ""
         for place, command in enumerate(script.commands):
             if not self.facts.may_read(LEAST):
                 break
@@ -287,6 +289,7 @@ class _Reading:
             commands.append(command)
             if self._told(command, printed, script):
                 command = command._replace(args=())  # what its file says is known
+            folder, command = standing(command, folder)
             self._one(command, _NO_KINDS, "\n".join(printed))
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if place < len(script.commands) else "")

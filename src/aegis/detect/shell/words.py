@@ -127,3 +127,50 @@ def _checks(command: RanCommand) -> bool:
     if words is None:
         return False
     return not words or not words.isdisjoint((" ".join(args[:1]), " ".join(args[:2]).partition(":")[0]))
+
+
+# Endings of files that are run or read as a program, then those in which one hides.
+PROGRAM_FILES: Final = (
+    ".exe", ".dll", ".bat", ".cmd", ".ps1", ".vbs", ".vbe", ".js", ".jse", ".hta", ".cpl", ".scr", ".wsf", ".inf",
+    ".sct", ".msi", ".com", ".pif", ".xsl",
+)  # fmt: skip
+RUNS: Final = (*PROGRAM_FILES, ".cab", ".ini", ".reg", ".txt", ".log", ".xml", ".py", ".ttt")
+_LONGEST_WORD: Final = 4_096  # characters of a word that is compared
+
+
+def is_share(word: str) -> bool:
+    r"""Whether a word names a file on another machine: `\\host\share`, whatever option stands before it."""
+    at = word.find("\\\\")
+    if at < 0 or word.startswith(("\\\\.\\", "\\\\?\\", "\\\\localhost\\", "\\\\127.0.0.1\\")):
+        return False
+    before, behind = word[:at], word[at + 2 :]
+    return behind[:1].isalnum() and "\\" in behind and (not before or before[-1] in "=:@(,\"' ")
+
+
+def is_stream(word: str) -> bool:
+    r"""Whether a word names an alternate data stream of NTFS, in which a file hides: `a.txt:b.exe`, `C:\a:b`."""
+    if len(word) > _LONGEST_WORD or "://" in word or "::" in word:
+        return False
+    if "$" in word:
+        word = word.replace("$env:", "").replace("${env:", "")
+    rest = word[2:] if word[1:2] == ":" and word[:1].isalpha() else word
+    left, colon, right = rest.rpartition(":")
+    if not (colon and left and right) or left[0] in "/-%$@" or any(sign in left for sign in ":@"):
+        return False
+    if "/" in right or "\\" in right:
+        return False
+    if not right.replace(".", "").replace("_", "").replace("-", "").isalnum() or right.isdigit() or "=" in left:
+        return False
+    name = left.replace("/", "\\").rpartition("\\")[2]
+    if not name or name.lower() in _DRIVES:
+        return False
+    in_folder = "\\" in left
+    if "." in name and not name.replace(".", "").isdigit() and (in_folder or right.lower().endswith(RUNS)):
+        return True
+    return right.lower().endswith(PROGRAM_FILES) or (in_folder and word[1:2] == ":")
+
+
+_DRIVES: Final = frozenset({
+    "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script",
+    "file", "http", "https", "localhost", "mailto",
+})  # fmt: skip

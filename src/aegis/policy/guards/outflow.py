@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import structs
@@ -16,7 +17,7 @@ from aegis.core.json import resolve
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Risk
 from aegis.detect.facts import Effort
-from aegis.detect.roles import is_shown
+from aegis.detect.roles import words_of, writes_by_name
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.detect.touch.touch import touch
 from aegis.detect.views import views_of
@@ -151,6 +152,19 @@ def answer_data(
             masking.masked.pop(finding.path, None)
         answered.append(finding if finding.outcome is given else structs.replace(finding, outcome=given))
     return answered, [Patch(path=path, value=value) for path, value in masking.masked.items()]
+
+
+# What a forge or a board shows to everyone who may look, and keeps.
+_SHOWN: Final = frozenset({
+    "comment", "discussion", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr", "pull", "release",
+    "snippet", "ticket", "wiki",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def is_shown(tool: str) -> bool:
+    """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
+    return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
 
 
 def leaves(case: Case, options: ContentOptions) -> bool:
