@@ -9,7 +9,7 @@ import functools
 import inspect
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote, urlencode
@@ -165,11 +165,11 @@ State = Annotated[
 _COLUMNS = (
     Column(title="APPROVAL", member="id", is_id=True),
     Column(title="STATE", member="state", weight=3),
-    Column(title="KIND", member="kind", weight=1),
-    Column(title="AGENT", member="agent", weight=2),
+    Column(title="KIND", member="kind", weight=2),
+    Column(title="AGENT", member="agent", weight=1),
     Column(title="TOOL", member="tool"),
     Column(title="LEFT", member="expires_at", brief=time_left),
-    Column(title="WHAT", member="arguments", write=json_text, brief=summed_up),
+    Column(title="WHAT", member="arguments", write=json_text, brief=summed_up, least=36),
 )
 
 
@@ -203,7 +203,9 @@ def list_approvals(door: ApiDoor, state: State = "pending", limit: Limit = 100, 
     """List held calls; by default those that wait for an answer."""
     query = urlencode({"state": state, "limit": limit})
     items = door.ask("GET", f"/v1/approvals?{query}")["items"]
-    show_list(items, _COLUMNS, as_json=door.as_json, empty="nothing is held", wide=wide)
+    # What waits is what was asked for; among others the state tells them apart.
+    columns = _COLUMNS if state == "pending" else [replace(one, weight=one.weight % 3) for one in _COLUMNS]
+    show_list(items, columns, as_json=door.as_json, empty="nothing is held", wide=wide)
 
 
 @app.command()

@@ -101,7 +101,8 @@ class Column:
     """One column of a list: its title, the member it shows, and how that member is written.
 
     `brief` writes it for a person, where that is shorter. On a terminal that is too narrow columns are left out, those
-    of the greatest `weight` first and those without one never. `is_id` shortens ids as far as they stay distinct.
+    of the greatest `weight` first and those without one never, until the last one has `least` characters to fold in.
+    `is_id` shortens ids as far as they stay distinct.
     """
 
     title: str
@@ -109,13 +110,13 @@ class Column:
     write: Callable[[Any], str] | None = None
     brief: Callable[[Any], str] | None = None
     weight: int = 0
+    least: int = 16
     is_id: bool = False
 
 
 LEAST_ID: Final = 14  # characters of an id that are shown: what commands take as its name
 _GAP: Final = 2
 _UNBOUNDED: Final = 4_096  # columns of a table that is not to fit
-_PROSE: Final = 16  # characters that the last column keeps, as it folds
 
 
 def show_list(
@@ -163,7 +164,7 @@ def _fitting(
     kept = list(range(len(columns)))
     while True:
         taken = [max(len(columns[at].title), *map(len, cells[at])) + _GAP for at in kept]
-        taken[-1] = min(taken[-1], _PROSE + _GAP)
+        taken[-1] = min(taken[-1], columns[kept[-1]].least + _GAP)
         droppable = [at for at in kept if columns[at].weight]
         if sum(taken) - _GAP <= width or not droppable:
             break

@@ -19,6 +19,7 @@ from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.quick import one_of
 from aegis.detect.roles import argument_of, executes, named_role, words_of
+from aegis.detect.shell.programs import interpreter
 from aegis.detect.shell.words import DELETERS, INTERPRETERS, NETWORK, READERS, SHELLS, WRITERS
 
 SURE: Final = 90  # how sure the role of what was put together is
@@ -58,8 +59,10 @@ _WORDS: Final = (
 _SURE_WORDS: Final = frozenset({"args", "argv", "arguments", "commandargs", "cmdargs", "programargs", "argslist"})
 _ENVIRONMENTS: Final = frozenset({"env", "environ", "environment", "envs", "envvars", "environmentvariables"})
 _FOLDERS: Final = ("cwd", "workdir", "workingdirectory", "workingdir")
+# What a program reads that is started: beside one that interprets, the program that it runs.
+_FED: Final = ("stdin", "stdindata", "stdintext", "stdincontent", "standardinput", "input", "inputdata", "inputtext")
 HINTS: Final = frozenset(
-    {*_WORDS, *_ENVIRONMENTS, *_FOLDERS}
+    {*_WORDS, *_ENVIRONMENTS, *_FOLDERS, *_FED}
 )  # names without which, and without a list, nothing is put together
 _OPERATORS: Final = frozenset({"|", "||", "&&", "&", ";", ">", ">>", "<", "<<<", "2>", "2>&1", "&>"})
 _KNOWN: Final = (
@@ -209,12 +212,39 @@ def _of_object(
             words.add(f"{path}/{escape(given)}")
         if program is not None and plain_name(program) in _PROGRAMS:
             words.add(f"{path}/{escape(program)}")
+    _of_input(path, value, named, found[0] if found is not None else "", wholes, words)
     if program is not None or given is not None:
         for one in sorted(_ENVIRONMENTS & named.keys()):
             settings = _settings(value[named[one]])
             if settings:
                 wholes.append(Whole(f"{path}/{escape(named[one])}", f"{' '.join(settings)} true", "command", sets=True))
     return frozenset() if found is None else frozenset(key for key in (given, program) if key is not None)
+
+
+def _of_input(
+    path: str, value: dict[str, Any], named: dict[str, str], started: str, wholes: list[Whole], words: set[str]
+) -> None:
+    """Add what an interpreter is fed: the text goes to it as a here-document does, whose end the text does not hold."""
+    fed = next((named[one] for one in _FED if one in named and isinstance(value[named[one]], str)), None)
+    if fed is None or not value[fed]:
+        return
+    if not started:
+        programs = [value[named[one]] for one in (*_PROGRAMS, *_LOOSE) if one in named]
+        started = next((one for one in programs if isinstance(one, str) and _interprets(one)), "")
+    if started and "\n" not in started and _interprets(started):
+        end = "EOF"
+        while end in value[fed]:
+            end += "F"
+        wholes.append(Whole(f"{path}/{escape(fed)}", f"{started} <<'{end}'\n{value[fed]}\n{end}", "command"))
+        if interpreter(_base(started.split()[0])):  # whatever another program does with it is read as it stands as well
+            words.add(f"{path}/{escape(fed)}")
+
+
+def _interprets(command: str) -> bool:
+    return any(interpreter(_base(word)) for word in command.split(None, _MOST_STARTERS)[:_MOST_STARTERS])
+
+
+_MOST_STARTERS: Final = 4  # words before which an interpreter is started: `sudo -n python3`
 
 
 def _command(
