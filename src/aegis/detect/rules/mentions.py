@@ -19,7 +19,7 @@ _MENTION: Final = Lazy(
     r"looks? for|assert\w*|expect\w*|received|actual|samples?|fixtures?|payloads?|patterns?|threats?|classif\w*|"
     r"describes?|explains?|guidance|beispiel\w*|angreifer\w*|ejemplos?|exemples?|esempi\w*|translat\w*|(?:ü|u)bersetz\w*|traduc\w*|traduz\w*|vertaal\w*|"
     r"means?|meaning|hei(?:ß|ss)t|signifi\w*)\b[^.!?\n]{0,60}$|(?i)(?:перев(?:од|ест)\S*|翻译|翻訳|번역|写入|之类|意思|英文)[^.!?\n。]{0,60}$|"
-    r"[\"'»”“’][.?!]?\s*(?:->|=>|→|—|=|:)\s*$|(?i)\b(?:quiz|trainings?|exercise|schulung|which of these)\b[^\n]{0,120}$"
+    r"[\"'»”“’][.?!]?\s*(?:->|=>|→|—|=)\s*$|(?i)\b(?:quiz|trainings?|exercise|schulung|which of these)\b[^\n]{0,120}$"
 )
 _MENTIONED: Final = Lazy(
     r"(?i)^[^.!?\n]{0,30}\b(?:examples?|attack\w*|inject\w*|phrases?|patterns?|untrusted|should trigger|appears? in|"
@@ -224,7 +224,7 @@ def resets(text: str, start: int, end: int) -> Given:
     if not given or _OF_DATA.search(after) is not None:
         return False
     if is_order(before, found, after):
-        return given
+        return given if _is_all(before, found, after) else "likely"
     if _I_TOLD.search(found + after[:24]) is not None and _THEN_SAID.search(after) is None:
         return False
     if not _is_all(before, found, after):

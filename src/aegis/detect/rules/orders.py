@@ -35,7 +35,7 @@ _CALLED_WITHIN: Final = 24  # characters before a reader in which a greeting cal
 _CALLED_FAR: Final = 60  # ... and behind him in which a comma or a colon does
 _TOLD_WITHIN: Final = 100  # characters before a reader in which it is said that an order is only spoken of
 _SURE: Final = 2  # weight beyond the least from which an order is sure
-MOST_WINDOWS: Final = 500  # windows with a deed in one text; a text of more is taken for an order
+MOST_WINDOWS: Final = 600  # windows with a deed in one text; a text of more is taken for an order
 _MOST_PARTS: Final = 250  # the same, with the parts of an order that addresses nobody
 _ADDRESSED: Final = ("machine", "helper", "actor", "device", "secrecy", "reset")
 _READERS: Final = _ADDRESSED[:4]
@@ -74,6 +74,10 @@ _OF_A_NAME: Final = (
 _HANDLE: Final = Lazy(rb"(?:^|[\s(])@$")  # `@assistant`
 _UTTERED: Final = Lazy(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
 _SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")
+_ANSWERS: Final = Lazy(rb"(?i)^:\s*(?:hi|hello|hey|how|what|of course|certainly|sure|done|here|yes|no|thanks|i)\b")
+_OF_SOMEBODY: Final = Lazy(
+    rb"(?i)\b(?:your|our|my|his|her|their|dein|euer|ihr|unser|mein|votre|notre|ton|mon|tu|su|mi|nuestro|tuo|suo|nostro|seu)\s+$"
+)
 _BLANKS: Final = Lazy(rb"[ \t]{2,}")
 _SENT_TO: Final = Lazy(
     rb"(?i)^(?:the )?\w+ (?:to|for|of)\b"
@@ -102,7 +106,7 @@ class Span(NamedTuple):
 
 def find_order(data: bytes, is_quoted: Callable[[str, int, int], bool]) -> Span | None:
     """Where a text orders a model about, surely before likely; `None` where it does not, or only `is_quoted` to."""
-    return _found(data, _ADDRESSED, ("serious", "deed", "duty"), MOST_WINDOWS, _weight, is_quoted)
+    return _found(data, _ADDRESSED, ("serious", "deed", "duty", "steer", "tells"), MOST_WINDOWS, _weight, is_quoted)
 
 
 def find_parts(name: str, data: bytes, is_quoted: Callable[[str, int, int], bool]) -> Span | None:
@@ -214,8 +218,8 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
             return {}
         said, lead, own = address
         meant = not said.isdisjoint({"called", "hailed", "reading"})
-        if meant:
-            asked = lead + found + own + further
+        if meant:  # who only has the text before him is the subject of what follows
+            asked = (b"" if said.isdisjoint({"called", "hailed"}) else lead) + found + own + further
         else:
             turn = compiled("turn").search(own)
             asked = own if turn is None else own[: turn.start()]
@@ -227,7 +231,8 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         said, meant = set(), False
         asked = past + lead + found + own + further
     bidden = meant and (says(BIDS, asked) or _is_told(own))
-    if bidden and said >= {"device", "called"}:
+    named = reader == "device" or (reader != "" and compiled("program").search(found) is not None)
+    if bidden and named and not said.isdisjoint({"called", "hailed"}):
         said.add("commanded")
     deed = "serious" if says("serious", asked) else "deed" if bidden or says("deed", asked) else ""
     near = lead + found + asked if reader else asked
@@ -253,7 +258,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         enough = "secrecy" in said or not needed.isdisjoint(words.needs)
     else:
         enough = not needed.isdisjoint({*words.needs, "secrecy", "serious", "person", "hush"})
-        enough = enough or (reader in {"machine", "device"} and bidden)
+        enough = enough or (bidden and (named or reader == "machine"))
     if not enough or (_is_a_person(reader, said) and not says("vault", near)):
         return {}
     if reader and said.isdisjoint(_MEANT):
@@ -280,6 +285,8 @@ def _address(
 ) -> tuple[set[str], bytes, bytes] | None:
     """How a reader is addressed, with what stands before and behind him in his sentence; `None` where he is not."""
     said = {reader}
+    if _ARROW.match(own) is not None:
+        own = _ARROW.sub(b":", own, count=1)
     if lead[-1:] == b"-" and own[:1] in b":," and own:
         lead = lead[: _HYPHENED.search(lead).start()]  # `triage-bot: `
     if b"_" in found and own[:1] in b"\"'" and own[1:].lstrip()[:1] == b":":
@@ -291,16 +298,17 @@ def _address(
     if reader == "device" and _ARROW.search(found) is not None:
         own = b":" + own
     own = _CLOSED.sub(rb"\1", own)
-    if _ARROW.match(own) is not None:
-        own = _ARROW.sub(b":", own, count=1)
-    if reader != "machine" and own[:1] == b":" and _SPEAKERS.search(before + after) is not None:
+    if reader != "machine" and own[:1] == b":" and (_SPEAKERS.search(before + after) or _ANSWERS.match(own)):
         if not (says(BIDS, own[1:]) and says_any(("serious", "thing", *_TARGETS), own)):
             return None  # who says a line of a talk
         said |= {"line", "called"}
-    calling = compiled("calling").match(own[:_CALLED_FAR])
+    calling = None if _OF_SOMEBODY.search(lead) is not None else compiled("calling").match(own[:_CALLED_FAR])
     greeted = _hails("greeting").search(lead[-_CALLED_WITHIN:])
-    if greeted is not None and compiled("forbidden").search(CLAUSE.split(lead[: -len(greeted.group())])[-1]):
-        greeted = None  # `must not hold instructions for the model`
+    if greeted is not None and (
+        _OF_SOMEBODY.search(lead) is not None
+        or compiled("forbidden").search(CLAUSE.split(lead[: -len(greeted.group())])[-1]) is not None
+    ):
+        greeted = None  # `Hello, your bot`, `must not hold instructions for the model`
     hailed = greeted is not None and (calling is not None or _SENT_TO.search(greeted.group()) is None)
     told = own[:1] != b"," or says(BIDS, own[1:])
     opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
