@@ -73,13 +73,20 @@ def slot_type(argument: str) -> SlotType | None:
 
 
 def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
-    """The argument of a call that says which language its text is in, and a tool that runs that; empty for none."""
+    """The argument of a call that says which language its text is in, and a tool that runs that; empty for none.
+
+    Of arguments that say different things a shell is believed: nobody knows which of them the tool asks.
+    """
+    found: list[tuple[str, str]] = []
     for name in _SPOKEN_IN:
         value = arguments.get(name)
         tool = _BY_LANGUAGE.get(value.strip().lower()) if isinstance(value, str) and len(value) < _SHORT else None
         if tool is not None:
-            return name, tool
-    return "", ""
+            found.append((name, tool))
+    return min(found, key=lambda one: one[1] not in _SHELLS, default=("", ""))
+
+
+_SHELLS: Final = frozenset({"run_bash", "run_powershell", "run_cmd"})
 
 
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
