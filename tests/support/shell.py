@@ -176,7 +176,8 @@ for stream in (0, 1, 2):
     os.close(stream)
 status = int(told.readline())
 if status < 0:
-    signal.signal(-status, signal.SIG_DFL)
+    if -status != signal.SIGKILL:
+        signal.signal(-status, signal.SIG_DFL)
     os.kill(os.getpid(), -status)
 os._exit(status)
 """

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
+from aegis.detect.quick import remembered
 from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.tool_words import vocabulary
@@ -16,6 +17,7 @@ ON: Final = (True, "true", "True", "enabled", "Enabled")
 OFF: Final = (False, "false", "False")
 
 
+@remembered
 def plain(name: str) -> str:
     """A name of a member in small letters, without the signs that divide its words."""
     return "".join(char for char in name.lower() if char.isalnum())

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct, convert, field, structs
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
@@ -35,6 +35,7 @@ from aegis.detect.shell.feeds import Feeds
 from aegis.detect.shell.flow import asks_with_output, carried, dropped, labels, pipeline, searches_keys, substitutions
 from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
+from aegis.detect.shell.known import KnownFacts
 from aegis.detect.shell.programs import moves_programs
 from aegis.detect.shell.services import named_effects, service_deed
 from aegis.detect.shell.starts import (
@@ -115,7 +116,7 @@ class ShellFacts(Struct, kw_only=True):
         self.signals.append((name, evidence[:_SHOWN]))
         self.irreversible = self.irreversible or name in _FINAL
 
-    def absorb(self, inner: ShellFacts) -> None:
+    def absorb(self, inner: ShellFacts | KnownFacts) -> None:
         self.signals.extend(inner.signals)
         self.programs.extend(inner.programs)
         self.statements.extend(inner.statements)
@@ -254,11 +255,12 @@ def _add_command(command: Command, facts: ShellFacts, depth: int) -> None:
 
 
 @lru_cache(maxsize=2_048)
-def _known_command(command: Command, depth: int) -> ShellFacts:
-    """What a command does that costs no effort to read; nobody changes it."""
+def _known_command(command: Command, depth: int) -> KnownFacts:
+    """What a command does that costs no effort to read."""
     facts = ShellFacts()
     judge_command(command, facts, depth, known=True)
-    return facts
+    told = structs.asdict(facts)
+    return convert({name: told[name] for name in KnownFacts.__struct_fields__}, KnownFacts)
 
 
 def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *, known: bool = False) -> None:

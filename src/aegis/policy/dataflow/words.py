@@ -14,7 +14,7 @@ from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.forms import ENGLISH, MAX_CHARS, Forms, forms_of, read_table
 from aegis.policy.dataflow.values import ValueKind, families, find_values, host_of, normalise, tokens
 
-_WORD: Final = Lazy(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?")
+_WORD: Final = Lazy(r"[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]+)?|,")
 _SENTENCE: Final = Lazy(r"[.!?;]+\s|[\n\r]+|\s[-•*]\s|\b[0-9]{1,2}\.\s")
 _MAX_SENTENCES: Final = 2_000
 _MAX_MATCHED: Final = 256  # sentences that are compared with the words of a tool's name
@@ -31,11 +31,13 @@ _BEFORE_ORDER: Final[frozenset[str]] = frozenset(ENGLISH["before_orders"])
 _PRONOUNS: Final[frozenset[str]] = frozenset(ENGLISH["pronouns"])  # in whose sentence that before it is spoken of
 
 
-_LETTERS: Final = Lazy(r"[\p{L}\p{N}]+")
+_LETTERS: Final = Lazy(r"[\p{L}\p{N}]+|,")
 _ORDINAL: Final = Lazy(r"\b([0-9]{1,2})\. ?(\p{L})")  # a point behind the number of a day ends no sentence
 _LEAST_MARKS: Final = 2
 _WHOLE: Final = 4  # letters from which on a word is known by its beginning
 _LONGEST_ENDING: Final = 5
+_APART: Final = 12  # words between the parts of a verb
+_BETWEEN: Final = frozenset({",", "and", "or", "und", "oder", "et", "ou", "y", "o"})  # clauses
 
 
 class DeedWords(Struct, frozen=True, kw_only=True):
@@ -204,14 +206,17 @@ def _read(turns: tuple[str, ...]) -> TrustedWords:
     for turn in turns:
         text = turn if turn.isascii() else unicodedata.normalize("NFKC", turn)
         plain.append(_plain(text))
-        meant = in_english(text)
-        if meant:
-            told.append(meant)
-            said.update(match[0].lower() for match in _WORD.finditer(text))
-        for part in _SENTENCE.split(meant or text)[:_MAX_SENTENCES]:
-            words = tuple(match[0].lower() for match in _WORD.finditer(part))
+        tongue = _tongue_of(text)
+        spoken, pattern = text, _WORD
+        if tongue.words:
+            spoken, pattern = _ORDINAL.sub(r"\1 \2", text), _LETTERS
+            said.update(match[0].lower() for match in _WORD.finditer(text) if match[0] != ",")
+        for part in _SENTENCE.split(spoken)[:_MAX_SENTENCES]:
+            words = tongue.sentence([match[0].lower() for match in pattern.finditer(part)])
             if words:
-                sentences.append(words)
+                sentences.append(tuple(words))
+                if tongue.words:
+                    told.append(" ".join(words))
         for value in find_values(text):
             values.add(f"{families(value.kind)}{value.normal}")
             if value.kind == "url":
@@ -294,17 +299,28 @@ def same_things(words: Sequence[str]) -> frozenset[str]:
     return found
 
 
-# What a user's words say who does not write English: the words of the other tables, where each of his stands.
+# What a user's words say: the words of the other tables, where each of his stands.
 
 
 class Tongue(Struct, frozen=True, kw_only=True):
-    """One language: the words by which it is known, and what its words say."""
+    """One language: the words by which it is known, what its words say, and verbs whose two parts stand apart."""
 
     marks: frozenset[str]
     words: dict[str, tuple[str, ...]]
+    apart: dict[str, tuple[tuple[str, str], ...]]  # by the first part: the second one, and what both say
 
-    def said(self, word: str) -> tuple[str, ...]:
-        """The English words for one without accents; empty where it is not known."""
+    def sentence(self, words: Sequence[str]) -> list[str]:
+        """The words of a sentence, whose commas stand among them, in English as far as they are known."""
+        bare = [_bare(word) for word in words]
+        found: list[str] = []
+        for at, word in enumerate(bare):
+            if word == ",":
+                continue
+            found += [verb for second, verb in self.apart.get(word, ()) if _is_behind(second, bare, at)]
+            found += self._said(word) or (words[at],)
+        return found
+
+    def _said(self, word: str) -> tuple[str, ...]:
         for length in range(len(word), max(_WHOLE, len(word) - _LONGEST_ENDING) - 1, -1):
             found = self.words.get(word[:length])
             if found is not None:
@@ -312,33 +328,42 @@ class Tongue(Struct, frozen=True, kw_only=True):
         return self.words.get(word, ())
 
 
+def _is_behind(second: str, words: Sequence[str], at: int) -> bool:
+    """Whether the second part of a verb stands next to the first one, or at the end of its clause."""
+    for place in range(at + 1, min(len(words), at + _APART)):
+        if words[place] in _BETWEEN:
+            return False
+        if words[place] == second:
+            return place == at + 1 or place + 1 == len(words) or words[place + 1] in _BETWEEN
+    return False
+
+
 @cache
-def _tongues() -> tuple[frozenset[str], tuple[Tongue, ...]]:
-    table = read_table("tongues.yaml")
+def _tongues() -> tuple[Tongue, ...]:
+    """English and the other languages of the table."""
     found: list[Tongue] = []
-    for one in table["languages"]:
+    for one in read_table("tongues.yaml")["languages"]:
         words: dict[str, tuple[str, ...]] = {}
-        for english, begins in one["words"].items():
+        for english, begins in one.get("words", {}).items():
             for begin in begins:
                 words[begin] = (*words.get(begin, ()), english)
-        found.append(Tongue(marks=frozenset(one["marks"]), words=words))
-    return frozenset(table["english"]), tuple(found)
+        apart: dict[str, tuple[tuple[str, str], ...]] = {}
+        for english, pairs in one["apart"].items():
+            for first, second in pairs:
+                apart[first] = (*apart.get(first, ()), (second, english))
+        found.append(Tongue(marks=frozenset(one["marks"]), words=words, apart=apart))
+    return tuple(found)
 
 
-def in_english(text: str) -> str:
-    """A text with its words said in English, as far as they are known; empty where it is of no other known language."""
-    text = text[:MAX_CHARS]
-    words = [_bare(match[0]) for match in _LETTERS.finditer(text)]
-    english, tongues = _tongues()
-    counts = [sum(word in one.marks for word in words) for one in tongues]
+def _tongue_of(text: str) -> Tongue:
+    """The language of a text: English, unless more words of another one stand in it."""
+    words = [_bare(match[0]) for match in _LETTERS.finditer(text[:MAX_CHARS])]
+    english, *others = _tongues()
+    counts = [sum(word in one.marks for word in words) for one in others]
     most = max(counts)
-    if most < _LEAST_MARKS or most <= sum(word in english for word in words):
-        return ""
-    tongue = tongues[counts.index(most)]
-    said: str = _LETTERS.sub(
-        lambda match: " ".join(tongue.said(_bare(match[0]))) or match[0], _ORDINAL.sub(r"\1 \2", text)
-    )
-    return said
+    if most < _LEAST_MARKS or most <= sum(word in english.marks for word in words):
+        return english
+    return others[counts.index(most)]
 
 
 def _bare(word: str) -> str:
