@@ -82,7 +82,7 @@ _BLANKS: Final = Lazy(rb"[ \t]{2,}")
 _SENT_TO: Final = Lazy(
     rb"(?i)^(?:the )?\w+ (?:to|for|of)\b"
 )  # `messages to the model` speaks of him, or calls him with a colon
-_ARROW: Final = Lazy(r"^\s(?:->|=>|>|→|[-–—])\s|^\s:|(?:->|>|→|[-–—])$".encode())
+_ARROW: Final = Lazy(r"^\s(?:->|=>|>|→)\s|^\s:|(?:->|>|→)$".encode())
 _ARTICLES: Final = frozenset(b"the any all every die der das le la les el los il i o os as".split())
 _MOST_OF_A_COMPOUND: Final = 2  # words
 _PARTICIPLE: Final = Lazy(rb"(?i)(?:ing|ed|ion|ment|er|or)$")
@@ -232,6 +232,7 @@ def features(before: bytes, found: bytes, after: bytes) -> dict[str, int]:
         asked = past + lead + found + own + further
     bidden = meant and (says(BIDS, asked) or _is_told(own))
     named = reader == "device" or (reader != "" and compiled("program").search(found) is not None)
+    named = named and (reader == "device" or not said.isdisjoint({"called", "hailed"}))
     if bidden and named and not said.isdisjoint({"called", "hailed"}):
         said.add("commanded")
     deed = "serious" if says("serious", asked) else "deed" if bidden or says("deed", asked) else ""
@@ -312,6 +313,8 @@ def _address(
     hailed = greeted is not None and (calling is not None or _SENT_TO.search(greeted.group()) is None)
     told = own[:1] != b"," or says(BIDS, own[1:])
     opening = (_UTTERED.split(lead)[-1] if told else lead).lstrip(_OPENING)
+    if reader == "device" and not opening and b" " not in found.strip():
+        return None  # a key, as of settings: `system: `
     if calling is not None and told and len(calling.group().strip()) == 1 and _is_compound(opening):
         opening = b""
     toward = calling is not None and _hails("toward").match(opening[-_CALLED_WITHIN:]) is not None
