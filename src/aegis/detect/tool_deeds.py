@@ -115,14 +115,19 @@ def _done(asked: _Asked) -> Iterator[tuple[str, ResourceEffect]]:
         return
     possible: list[KnownDeed] = [deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ())]
     things = asked.words
-    possible = [deed for deed in dict.fromkeys(possible) if not deed.things or not deed.things.isdisjoint(things)]
+    possible = [
+        deed
+        for deed in dict.fromkeys(possible)
+        if (not deed.things or not deed.things.isdisjoint(things)) and deed.unless.isdisjoint(things)
+    ]
     if not possible:
         return
     members = _members(asked.given)
-    marks = _marks(asked, members, known)
+    wanted = frozenset(mark for deed in possible for marks in (*deed.when, deed.unless) for mark in marks)
+    marks = _marks(asked, members, known, wanted)
     is_said = bool(asked.pointer) or any(_says(one, known) for one in members)
     for deed in possible:
-        if all(not wanted.isdisjoint(marks) for wanted in deed.when) and deed.unless.isdisjoint(things | marks.keys()):
+        if all(not wanted.isdisjoint(marks) for wanted in deed.when) and deed.unless.isdisjoint(marks):
             shown = [marks[mark] for wanted in deed.when for mark in sorted(wanted & marks.keys())][:1]
             member = shown[0] if shown else None
             pointer = asked.pointer if member is None else asked.pointer or member.pointer
@@ -177,8 +182,13 @@ _KEYS: Final = (
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 
-def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary) -> dict[str, _Member]:
-    """What the members of a call say beside its verb, each with the member that says it."""
+def _marks(
+    asked: _Asked, members: Sequence[_Member], known: Vocabulary, wanted: frozenset[str]
+) -> dict[str, _Member]:
+    """What the members of a call say beside its verb, each with the member that says it.
+
+    What nobody asked for need not be there where it costs a walk of its own.
+    """
     found: dict[str, _Member] = {}
     for member in members:
         for mark in _marks_of(member, asked, known):
@@ -190,25 +200,35 @@ def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary) -> dict
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if word in asked.words and asked.words.isdisjoint(_NOT_OPEN):
             found.setdefault(mark, _Member("", frozenset(), frozenset(), word, word))
-    _throwaway(asked, members, known, found)
-    found.update(_ports(asked, known))
+    if _THROWAWAY in wanted:
+        _throwaway(asked, members, known, found)
+    if not _OF_NETWORKS.isdisjoint(wanted):
+        found.update(_ports(asked, known))
     return found
 
 
+_THROWAWAY: Final = "throwaway"
+_OF_NETWORKS: Final = frozenset({"open-net", "every-port", "admin-port"})
 _EVERY: Final = frozenset({"all", "every", "everything"})
 _NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
 
 
+@lru_cache(maxsize=8_192)
+def _kinds(words: frozenset[str]) -> frozenset[str]:
+    """What the words of a member's name say that it is."""
+    return frozenset(kind for kind, names in vocabulary().members.items() if not names.isdisjoint(words))
+
+
 def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str]:
-    value, words, name = member.value, member.words, member.name
+    value, kinds, name = member.value, _kinds(member.words), member.name
     switched = _switch(value, known)
     if switched is not None:
         yield from _switched(member, asked, switched, known)
-    if value in (0, "0") and value is not False and words & known.members["replicas"]:
+    if value in (0, "0") and value is not False and "replicas" in kinds:
         yield "zero"
     if _is_short(member, known):
         yield "short"
-    if value in (0, 1) and not isinstance(value, bool) and words & known.members["days"]:
+    if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
         yield "expires"
     is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
     if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):
@@ -216,13 +236,13 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
     if not isinstance(value, str) or not value or len(value) > _LONGEST_POLICY:
         return
     lowered = value.strip().lower()
-    is_role = bool(words & known.members["roles"])
-    is_selected = not words & known.members["any"] and not member.above & known.members["contents"]
+    is_role = "roles" in kinds
+    is_selected = "any" not in kinds and not member.above & known.members["contents"]
     if lowered in ALL and is_selected and (not is_role or name in known.members["reaches"]):
         yield "all"
     if is_role and (
         _POWERS.search(value) is not None
-        or (lowered in ALL and words & known.members["grantable"])
+        or (lowered in ALL and "grantable" in kinds)
         or lowered in known.values["admin"]
         or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
         or plain(lowered.rpartition("/")[2]) in known.values["admin"]
@@ -230,25 +250,25 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         or _SUDO.search(value) is not None
     ):
         yield "admin"
-    if lowered in ALL and words & known.members["grants"] and asked.words & known.members["roles"]:
+    if lowered in ALL and "grants" in kinds and asked.words & known.members["roles"]:
         yield "admin"
     if len(value) > _LONGEST:
         return
-    if words & known.members["people"] and lowered.partition("@")[0] in known.values["superuser"]:
+    if "people" in kinds and lowered.partition("@")[0] in known.values["superuser"]:
         yield "superuser"
-    if (words | member.above) & known.members["reached"] and (
-        plain(lowered) in known.values["public"] or (lowered == "*" and words & known.members["everybody"])
+    if ("reached" in kinds or not known.members["reached"].isdisjoint(member.above)) and (
+        plain(lowered) in known.values["public"] or (lowered == "*" and "everybody" in kinds)
     ):
         yield "public"
-    if words & known.members["authentication"] and lowered in known.values["off"]:
+    if "authentication" in kinds and lowered in known.values["off"]:
         yield "public"
     if (
-        words & known.members["defaults"]
+        "defaults" in kinds
         and lowered in known.values["admits"]
         and asked.words & known.members["protects"]
     ):
         yield "unprotected"
-    if words & known.members["branches"] and lowered.rpartition("/")[2] in known.values["main"]:
+    if "branches" in kinds and lowered.rpartition("/")[2] in known.values["main"]:
         yield "main"
     if name in known.members["recordtype"] and value.strip().upper() in known.values["vital"]:
         yield "vital-record"
@@ -276,32 +296,32 @@ def _switch(value: Any, known: Vocabulary) -> bool | None:
 
 def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> Iterator[str]:
     """What a member says that is switched on, or off."""
-    words = member.words
+    words, kinds = member.words, _kinds(member.words)
     own = words - known.members["switches"]
     if on:
-        if words & known.members["forces"]:
+        if "forces" in kinds:
             yield "force"
-        if words & _EVERY and not words & known.members["any"]:
+        if words & _EVERY and "any" not in kinds:
             yield "all"
         if any("delete" in known.verbs.get(word, ()) for word in words):
             yield "deletes"
         if _is_highest_flag(member, known):
             yield "admin"
-        if words & known.members["unrecoverable"] or member.name in known.members["unrecoverable"]:
+        if "unrecoverable" in kinds or member.name in known.members["unrecoverable"]:
             yield "unrecoverable"
-        if words & known.members["opens"] and not words & known.members["shuts"]:
+        if "opens" in kinds and "shuts" not in kinds:
             yield "public"
-        if words & known.members["writes"]:
+        if "writes" in kinds:
             yield "writable"
         denied = asked.words if words <= known.members["negates"] else words
-        if words & known.members["negates"] and denied & known.members["protects"]:
+        if "negates" in kinds and denied & known.members["protects"]:
             yield "unprotected"
         return
-    if words & known.members["hides"] and not words & known.members["negates"]:
+    if "hides" in kinds and "negates" not in kinds:
         yield "unhidden"
-    if words & known.members["readonly"]:
+    if "readonly" in kinds:
         yield "writable"
-    if words & known.members["negates"]:
+    if "negates" in kinds:
         return
     # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.
     said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
@@ -311,7 +331,7 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
     if (
         said & known.members["protects"]
         or (is_bare and said & known.members["guards"])
-        or (words & known.members["demands"] and len(own) > 1)
+        or ("demands" in kinds and len(own) > 1)
     ):
         yield "unprotected"
 
@@ -323,7 +343,7 @@ def _is_highest_flag(member: _Member, known: Vocabulary) -> bool:
 
 def _is_short(member: _Member, known: Vocabulary) -> bool:
     """Whether a time for which something is kept is none to speak of."""
-    if not member.words & known.members["keeps"]:
+    if "keeps" not in _kinds(member.words):
         return False
     text = str(member.value)
     if isinstance(member.value, bool) or not text.removeprefix("-").isdigit() or text.startswith("-"):
@@ -355,8 +375,8 @@ def _names(member: _Member, known: Vocabulary) -> bool:
     return (
         isinstance(value, str)
         and 0 < len(value) <= _LONGEST
-        and not any(char.isspace() for char in value.strip())
-        and (not member.words & known.members["texts"] or bool(member.words & known.members["names"]))
+        and len(value.split(None, 1)) <= 1
+        and ("texts" not in _kinds(member.words) or "names" in _kinds(member.words))
     )
 
 
@@ -375,14 +395,14 @@ def _throwaway(asked: _Asked, members: Sequence[_Member], known: Vocabulary, fou
     in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
     for judged in (spaces if in_space else (), things or (spaces if "namespace" in asked.words else ())):
         if judged and all(_is_throwaway(str(member.value), known) for member in judged):
-            found["throwaway"] = judged[0]
+            found[_THROWAWAY] = judged[0]
             return
 
 
 def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a call names only what was made to be thrown away."""
     asked = _Asked("", spoken(deed), deed, arguments)
-    return "throwaway" in _marks(asked, _members(arguments), vocabulary())
+    return _THROWAWAY in _marks(asked, _members(arguments), vocabulary(), frozenset({_THROWAWAY}))
 
 
 def _is_throwaway(value: str, known: Vocabulary) -> bool:
