@@ -17,7 +17,8 @@ _HEAD: Final = """# Injected agents, by profile
 
 What an agent that obeys every attacker gets through each built-in profile, and what honest tasks pay for it: the 155
 tasks of our own and the 97 of AgentDojo v1.2.2, as `aegis bench injected` runs them
-([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected`.
+([how to read and repeat it](howto/measure-injected-agents.md)). Written by `python -m benchmarks.injected`. What stands
+under `strict` and `observe` is of the first 107 tasks of our own, and of the code before the last three suites.
 
 `strict` lets no tool run that nobody declared, so it is shown a second time with the suites' tools declared by what
 they do (`--declare`). What a deployment without the user's words gets is in the rows `hidden`. `template` is a known

@@ -108,26 +108,30 @@ _PATHS: Final = ("url", "path", "endpoint", "uri", "route")
 _MOST_PARTS: Final = 6
 
 
+@lru_cache(maxsize=4_096)
+def _possible(words: frozenset[str]) -> tuple[tuple[KnownDeed, ...], frozenset[str]]:
+    """The deeds that some words can be, and the marks that they ask for; the same tools come in call after call."""
+    known = vocabulary()
+    verbs = {verb for word in words for verb in known.verbs.get(word, ())}
+    deeds = dict.fromkeys(deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ()))
+    possible = tuple(
+        deed
+        for deed in deeds
+        if (not deed.things or not deed.things.isdisjoint(words)) and deed.unless.isdisjoint(words)
+    )
+    return possible, frozenset(mark for deed in possible for marks in (*deed.when, deed.unless) for mark in marks)
+
+
 def _done(asked: _Asked) -> Iterator[tuple[str, ResourceEffect]]:
     known = vocabulary()
-    verbs = {verb for word in asked.words for verb in known.verbs.get(word, ())}
-    if not verbs:
-        return
-    possible: list[KnownDeed] = [deed for verb in sorted(verbs) for deed in known.deeds.get(verb, ())]
-    things = asked.words
-    possible = [
-        deed
-        for deed in dict.fromkeys(possible)
-        if (not deed.things or not deed.things.isdisjoint(things)) and deed.unless.isdisjoint(things)
-    ]
+    possible, asked_for = _possible(asked.words)
     if not possible:
         return
     members = _members(asked.given)
-    wanted = frozenset(mark for deed in possible for marks in (*deed.when, deed.unless) for mark in marks)
-    marks = _marks(asked, members, known, wanted)
+    marks = _marks(asked, members, known, asked_for)
     is_said = bool(asked.pointer) or any(_says(one, known) for one in members)
     for deed in possible:
-        if all(not wanted.isdisjoint(marks) for wanted in deed.when) and deed.unless.isdisjoint(marks):
+        if all(not wanted.isdisjoint(marks) for wanted in deed.when) and deed.unless.isdisjoint(marks.keys()):
             shown = [marks[mark] for wanted in deed.when for mark in sorted(wanted & marks.keys())][:1]
             member = shown[0] if shown else None
             pointer = asked.pointer if member is None else asked.pointer or member.pointer
