@@ -427,12 +427,8 @@ _TAKES_FILES: Final = frozenset({
 
 def is_source_path(tool: str, argument: str, value: str) -> bool:
     """Whether a source is where a file comes from, and no program."""
-    return (
-        argument.lower() in _FROM
-        and not _TAKES_FILES.isdisjoint(words_of(tool))
-        and len(value) < _MOST_PATH
-        and "\n" not in value
-    )
+    takes = argument.lower() in _FROM and not _TAKES_FILES.isdisjoint(words_of(tool))
+    return takes and len(value) < _MOST_PATH and "\n" not in value
 
 
 _MOST_PATH: Final = 1_024

@@ -186,9 +186,7 @@ _KEYS: Final = (
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 
-def _marks(
-    asked: _Asked, members: Sequence[_Member], known: Vocabulary, wanted: frozenset[str]
-) -> dict[str, _Member]:
+def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary, wanted: frozenset[str]) -> dict[str, _Member]:
     """What the members of a call say beside its verb, each with the member that says it.
 
     What nobody asked for need not be there where it costs a walk of its own.
@@ -266,11 +264,7 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         yield "public"
     if "authentication" in kinds and lowered in known.values["off"]:
         yield "public"
-    if (
-        "defaults" in kinds
-        and lowered in known.values["admits"]
-        and asked.words & known.members["protects"]
-    ):
+    if "defaults" in kinds and lowered in known.values["admits"] and asked.words & known.members["protects"]:
         yield "unprotected"
     if "branches" in kinds and lowered.rpartition("/")[2] in known.values["main"]:
         yield "main"

@@ -51,7 +51,7 @@ def test_a_file_is_read_as_it_is_written() -> None:
         ("names: [example]", "names: ['example*']", 8, "only names of a defence or a miner end in `*`"),
         ("names: [example]", "names: [example, example]", 8, "`example` is described in `example.yaml` already"),
         ("pass: [example list, example show]", "pass: [example list]", 6, "a file needs at least 2 `pass` examples"),
-        ("effect: network", "effect: net", 5, "`net` is not an effect"),
+        ("effect: network", "effect: net", 5, "`net` is none of"),
         ("effect: network", "effect: network, signal: shell.destroy", 5, "an example names a `signal` or an `effect`"),
         ("about: Programs", "of: Programs", 1, "a file holds `about`, `examples` and `programs`"),
         ("about: Programs", "about: [Programs", 2, "not valid YAML"),

@@ -1,7 +1,7 @@
 """What programs do, as data: `data/programs/*.yaml`, one file a family, each with examples that a test runs.
 
-The analysers ask for the programs of a kind, or for a member of every program that has it; they name those with a
-grammar of their own. Files are read once a process; what was checked comes out of the compiled rules.
+Analysers ask for the programs of a kind or with a member, and name those with a grammar of their own. Files are read
+once a process; what was checked comes out of the compiled rules.
 """
 
 from __future__ import annotations
@@ -490,8 +490,7 @@ class _Reading:
             if bool(example.signal) + bool(example.effect) + bool(example.does) != 1:
                 self._bad("an example names a `signal` or an `effect`", f"/examples/found/{at}")
             if example.effect and example.effect not in EFFECTS:
-                hint = f"one of {', '.join(sorted(EFFECTS))}"
-                self._bad(f"`{example.effect}` is not an effect", f"/examples/found/{at}/effect", hint=hint)
+                self._bad(f"`{example.effect}` is none of {', '.join(sorted(EFFECTS))}", f"/examples/found/{at}/effect")
 
     def _bad(self, message: str, pointer: str, hint: str = "") -> None:
         line = self._lines.get(pointer)

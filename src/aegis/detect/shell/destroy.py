@@ -158,8 +158,9 @@ _BY_NAME: Final = frozenset({"-name", "-iname", "-path", "-ipath", "-regex"})
 _AGES: Final = frozenset({"-mtime", "-mmin", "-ctime", "-cmin", "-atime", "-amin"})
 _CLUTTER: Final = Lazy(
     r"(?i)^(?:\*\.(?:py[co]|sw[op]|orig|rej|tmp|temp|bak~|class|o|ds_store|cache|dpkg-\w+|rpm(?:save|new|orig))|\*~|"
-    r"(?:\*/)?__pycache__(?:/\*)?|\._?\*?|\.ds_store|\._\*|thumbs\.db|desktop\.ini|\.\w+_cache|node_modules|core(?:\.\*)?)$"
+    r"(?:\*/)?__pycache__(?:/\*)?|\._?\*?|\.ds_store|\._\*|thumbs\.db|desktop\.ini|\.\w+_cache|node_modules|core(?:\.?\*)?|a\.out)$"
 )
+_OWN_HOME: Final = Lazy(r"(?i)^(?:~|\$\{?home\}?|/home/[^/]+|/users/[^/]+)/?$")
 _ENCRYPTORS: Final = of_kind("encryptor")
 _FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
@@ -233,18 +234,18 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
         return [SIGNAL]
-    if removes and (_is_root(where) or is_vital(where)) and not _tidies(where, args):
+    if removes and (_is_root(where) or is_vital(where)) and not _OWN_HOME.match(where) and _deletes_wanted(where, args):
         return [SIGNAL]
     return []
 
 
-def _tidies(where: str, args: tuple[str, ...]) -> bool:
-    """Whether what `find` is to delete by name is what programs make again, or what is kept for some days only."""
+def _deletes_wanted(where: str, args: tuple[str, ...]) -> bool:
+    """Whether `find` is to delete all, or by name what no program makes again and what is not kept for days only."""
     named = [value for option, value in pairwise(args) if option in _BY_NAME]
-    if named and all(_CLUTTER.match(value) for value in named):
-        return True
+    if not named:
+        return not _NARROWING & set(args)
     kept = any(option in _AGES and value.startswith("+") for option, value in pairwise(args))
-    return bool(named) and kept and where.rstrip("/") != ""
+    return not all(_CLUTTER.match(value) for value in named) and (not kept or where.rstrip("/") == "")
 
 
 def feeds_deleter(stages: Sequence[Command]) -> bool:
