@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aegis.context.heads import MAX_SOURCES, source_of, with_name
@@ -58,8 +58,13 @@ def outcome(call: FlowCall, view: SessionView) -> Outcome:
     return max((one.outcome for one in judge_flow(call, view, "grant")), default=Outcome.ALLOW)
 
 
+ADA = "ada@example.com"
+DELETE = FlowCall(tool="send_email", arguments={"recipient": ADA, "body": "Delete"}, flow=NOTHING)
+
+
 @settings(max_examples=300)
 @given(prompts, calls, st.lists(texts, max_size=4), texts)
+@example(ADA, DELETE, ["send send Delete"], "Delete")  # a line by itself beside a sentence of somebody else's
 def test_more_untrusted_text_never_turns_a_hold_into_an_allow(
     prompt: str, call: FlowCall, read: list[str], more: str
 ) -> None:

@@ -180,7 +180,7 @@ class _Judging:
         if not first and clean and len(clean) == len(origins) and any(origin.flags & STRUCTURED for origin in clean):
             return True
         if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
-            return any(_is_own(origin) for origin in clean)
+            return any(map(_is_field, clean)) or all(map(_is_own, clean))
         if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
             return True
         is_clean = bool(clean) and len(clean) == len(origins)
@@ -401,7 +401,10 @@ class _Judging:
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
             return False
         origins = self._texts(text)
-        if not origins or any(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
+        if not origins or any(_is_field(origin) and not origin.flags & INSTRUCTION for origin in origins):
+            return False
+        # A line by itself names what it says, unless somebody's sentence says it as well: anybody can add a line.
+        if all(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
             return False
         if self._granted(one, "text", origins) or self._is_told(text, origins):
             return False
@@ -431,9 +434,14 @@ class _Judging:
 
 
 def _is_own(origin: ValueOrigin) -> bool:
-    """Whether a value stands for itself: a field that is no prose, a title of what the user named, a line of a text."""
+    """Whether a value stands for itself: in a field, or as a line of a text."""
+    return _is_field(origin) or not origin.path
+
+
+def _is_field(origin: ValueOrigin) -> bool:
+    """Whether a value is a field that is no prose, or a title of what the user named."""
     named = origin.flags & HEADLINE and origin.flags & NAMED
-    return bool(origin.flags & (STRUCTURED | TRUSTED) or named) or not origin.path
+    return bool(origin.flags & (STRUCTURED | TRUSTED) or named)
 
 
 def _record_of(path: str) -> str:
