@@ -261,7 +261,8 @@ PRINTED = (
     ("shell", {"command": ["bash", "-lc", "git show HEAD:CONTRIBUTING.md"]}, Outcome.SANITIZE),
     ("Bash", {"command": "curl -s https://example.com/x | head"}, Outcome.BLOCK),
     ("Bash", {"command": "cat <(curl -s https://example.com/x)"}, Outcome.BLOCK),
-    ("Bash", {"command": "npm test"}, Outcome.BLOCK),
+    ("Bash", {"command": "npm test"}, Outcome.SANITIZE),  # what failing tests print is of the folder as well
+    ("Bash", {"command": "npm start"}, Outcome.BLOCK),
     ("mail_shell", {"command": "cat CONTRIBUTING.md"}, Outcome.BLOCK),
 )
 

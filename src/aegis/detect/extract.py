@@ -49,7 +49,7 @@ def walk(value: Any, limits: ReadLimits) -> tuple[list[Raw], int, tuple[Finding,
                 return out, total, (exceeded("bytes", ""),)
         if kind is str:
             if not item.isascii():
-                item, size = _readable(item)
+                item, size = readable(item)
                 total += size
             else:
                 total += len(item)
@@ -64,9 +64,9 @@ def walk(value: Any, limits: ReadLimits) -> tuple[list[Raw], int, tuple[Finding,
                     total += len(key)
                     out.append((at, key, True))
                 else:
-                    readable, size = _readable(key)
+                    shown, size = readable(key)
                     total += size
-                    out.append((at, readable, True))
+                    out.append((at, shown, True))
                 if total > max_bytes or len(out) > max_strings:
                     break
                 pending.append((at, inner, depth + 1))
@@ -115,8 +115,8 @@ def walk(value: Any, limits: ReadLimits) -> tuple[list[Raw], int, tuple[Finding,
     return out, total, ()
 
 
-def _readable(text: str) -> tuple[str, int]:
-    """The text and its bytes; a lone surrogate, which no parser downstream takes, becomes `?`."""
+def readable(text: str) -> tuple[str, int]:
+    """Return a text and its bytes; a lone surrogate, which no parser downstream takes, becomes `?`."""
     try:
         return text, len(text.encode())
     except UnicodeEncodeError:

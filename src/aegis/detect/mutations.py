@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import re2
 
+from aegis.detect.extract import readable
+
 _TOKEN: Final = re2.compile(r'"""|"(?:[^"\\\n]|\\.)*"|\$?[A-Za-z_]\w*|-?\d[\d.eE+-]*|[{}()\[\]:!=@|&]|\.\.\.|#[^\n]*')
 _MUTATION: Final = "mutation"
 _LONGEST: Final = 16_384  # characters of a document that are read
@@ -23,7 +25,7 @@ def mutations(text: str, variables: Any) -> Iterator[tuple[str, dict[str, Any]]]
     """The fields of every mutation in a document, with their arguments; those of an `input` stand for themselves."""
     if len(text) > _LONGEST or _MUTATION not in text:
         return
-    tokens = [token for token in _TOKEN.findall(text)[:_MOST] if token[0] != "#"]
+    tokens = [token for token in _TOKEN.findall(readable(text)[0])[:_MOST] if token[0] != "#"]
     given = variables if isinstance(variables, dict) else {}
     for at, token in enumerate(tokens):
         if token == _MUTATION and (not at or tokens[at - 1] == "}"):

@@ -14,6 +14,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ALL, is_everything, path_of, plain
+from aegis.detect.extract import readable
 from aegis.detect.mutations import mutations
 from aegis.detect.resources import host_place
 from aegis.detect.self_running import parsed_json
@@ -97,7 +98,7 @@ def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str
     if method not in known.values["methods"] or not path:
         return frozenset()
     found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
-    parts = [part for part in path_of(path).split("?", 1)[0].split("/") if part]
+    parts = [part for part in path_of(readable(path)[0]).split("?", 1)[0].split("/") if part]
     for part in parts[-_MOST_PARTS:]:
         found |= spoken(part)
     return frozenset(found)
@@ -163,6 +164,8 @@ def _members(given: Mapping[str, Any]) -> list[_Member]:
     waiting: list[tuple[str, str, frozenset[str], Any, int]] = [("", "", frozenset(), given, 0)]
     while waiting and len(found) < MOST_MEMBERS:
         pointer, name, above, value, depth = waiting.pop()
+        if isinstance(value, str) and not value.isascii():
+            value, _ = readable(value)
         if isinstance(value, str) and value[:1] == "{" and len(value) <= _LONGEST_POLICY and '"' in value:
             value = parsed_json(value) or value
         words = spoken(name)
