@@ -18,7 +18,7 @@ from aegis.detect.extract import readable
 from aegis.detect.mutations import mutations
 from aegis.detect.resources import host_place
 from aegis.detect.self_running import parsed_json
-from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
+from aegis.detect.tool_words import KnownDeed, Vocabulary, letters_in, singular, spoken, vocabulary
 
 MOST_MEMBERS: Final = 600  # of one call that are read
 _DEEPEST: Final = 10
@@ -207,7 +207,9 @@ def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary, wanted:
             found.setdefault(mark, _Member("", frozenset(), frozenset(), word, word))
     if _THROWAWAY in wanted:
         _throwaway(asked, members, known, found)
-    if not _OF_NETWORKS.isdisjoint(wanted):
+    sources = (known.members["sources"], known.members["lists"])
+    opens = len(members) >= MOST_MEMBERS or any(one.name in names for one in members for names in sources)
+    if opens and not _OF_NETWORKS.isdisjoint(wanted):
         found.update(_ports(asked, known))
     return found
 
@@ -274,7 +276,7 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
     if name in known.members["recordtype"] and value.strip().upper() in known.values["vital"]:
         yield "vital-record"
     if _names(member, known):
-        said = set(_TOKEN.findall(lowered))
+        said = letters_in(lowered)
         if said & known.values["production"]:
             yield "production"
         if spoken(value) & known.members["protects"]:
@@ -356,7 +358,6 @@ def _is_short(member: _Member, known: Vocabulary) -> bool:
 
 _SHORT_MS: Final = 3_600_000
 _SHORT_SECONDS: Final = 3_600
-_TOKEN: Final = Lazy(r"[a-z]+|\d+")
 # Rights that reach everything in directories, mail and customers' records, by the names that vendors gave them.
 _POWERS: Final = Lazy(
     r"(?i)\b(?:RoleManagement|Directory|AppRoleAssignment|Application|User|Mail|Files|Sites)\.(?:ReadWrite|FullControl|Manage)\.(?:All|Directory)|"
@@ -411,7 +412,7 @@ def _is_throwaway(value: str, known: Vocabulary) -> bool:
     lowered = value.lower()
     if not value.isascii() or ".." in value or any(sign in value for sign in "*?,;%$"):
         return False
-    said = set(_TOKEN.findall(lowered))
+    said = letters_in(lowered)
     return not said & known.values["production"] and (
         bool(said & known.values["throwaway"]) or _NUMBERED.search(lowered) is not None
     )

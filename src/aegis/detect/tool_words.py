@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -171,6 +172,21 @@ def spoken(name: str) -> frozenset[str]:
     pairs = [f"{first}{second}" for first, second in zip(words, single[1:], strict=False)]
     threes = [f"{pair}{last}" for pair, last in zip(pairs, single[2:], strict=False)]
     return frozenset([*words, *single, *pairs, *threes])
+
+
+class _Letters(dict[int, str]):
+    """Small letters as they are, and a blank for everything else."""
+
+    def __missing__(self, _: int) -> str:
+        return " "
+
+
+_LETTERS: Final = _Letters({ord(letter): letter for letter in ascii_lowercase})
+
+
+def letters_in(lowered: str) -> frozenset[str]:
+    """The words of a value, whatever stands between them."""
+    return frozenset(lowered.translate(_LETTERS).split())
 
 
 def singular(word: str) -> str:
