@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from string import ascii_letters
 from typing import Any, Final, NamedTuple
@@ -224,7 +225,10 @@ def _of_object(
 def _of_input(
     path: str, value: dict[str, Any], named: dict[str, str], started: str, wholes: list[Whole], words: set[str]
 ) -> None:
-    """Add what an interpreter is fed: the text goes to it as a here-document does, whose end the text does not hold."""
+    """Add what an interpreter is fed: the text goes to it as a here-document does.
+
+    Where that ends is said by the digest of the text, which the text cannot hold: no end has to be looked for.
+    """
     fed = next((named[one] for one in _FED if one in named and isinstance(value[named[one]], str)), None)
     if fed is None or not value[fed]:
         return
@@ -232,9 +236,7 @@ def _of_input(
         programs = [value[named[one]] for one in (*_PROGRAMS, *_LOOSE) if one in named]
         started = next((one for one in programs if isinstance(one, str) and _interprets(one)), "")
     if started and "\n" not in started and _interprets(started):
-        end = "EOF"
-        while end in value[fed]:
-            end += "F"
+        end = f"EOF_{blake2b(value[fed].encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
         wholes.append(Whole(f"{path}/{escape(fed)}", f"{started} <<'{end}'\n{value[fed]}\n{end}", "command"))
         if interpreter(_base(started.split()[0])):  # whatever another program does with it is read as it stands as well
             words.add(f"{path}/{escape(fed)}")
