@@ -17,6 +17,7 @@ _TOKEN: Final = re2.compile(r'"""|"(?:[^"\\\n]|\\.)*"|\$?[A-Za-z_]\w*|-?\d[\d.eE
 _MUTATION: Final = "mutation"
 _LONGEST: Final = 16_384  # characters of a document that are read
 _MOST: Final = 4_000  # tokens
+_MOST_STEPS: Final = 4 * _MOST  # of one document; a plain one takes each token once
 _DEEPEST: Final = 16
 _WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
 
@@ -27,9 +28,10 @@ def mutations(text: str, variables: Any) -> Iterator[tuple[str, dict[str, Any]]]
         return
     tokens = [token for token in _TOKEN.findall(readable(text)[0])[:_MOST] if token[0] != "#"]
     given = variables if isinstance(variables, dict) else {}
+    fields = _Fields(tokens, given)
     for at, token in enumerate(tokens):
         if token == _MUTATION and (not at or tokens[at - 1] == "}"):
-            yield from _Fields(tokens, given).read(at + 1)
+            yield from fields.read(at + 1)
 
 
 class _Fields:
@@ -37,13 +39,15 @@ class _Fields:
         self._tokens = tokens
         self._variables = variables
         self._at = 0
+        self._left = _MOST_STEPS  # whatever begins again and again in one document is read that often and no more
 
     def _next(self) -> str:
+        self._left -= 1
         self._at += 1
         return self._tokens[self._at - 1] if self._at <= len(self._tokens) else ""
 
     def _peek(self) -> str:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+        return self._tokens[self._at] if self._left > 0 and self._at < len(self._tokens) else ""
 
     def read(self, at: int) -> Iterator[tuple[str, dict[str, Any]]]:
         self._at = at
