@@ -12,6 +12,7 @@ from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_
 from aegis.detect.endpoints import requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
+from aegis.detect.mutations import mutations
 from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
 from aegis.detect.tool_deeds import tool_deeds
 from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
@@ -117,3 +118,9 @@ def test_every_request_of_the_table_is_found_in_its_examples_and_nothing_in_thos
                 continue
             wrong.append((one.does, line, found))
     assert wrong == []
+
+
+def test_a_document_that_begins_again_and_again_is_read_in_bounded_steps() -> None:
+    plain = "mutation { deleteUser(id: 1) { ok } }\n"
+    assert len(list(mutations(plain * 300, {}))) == 300
+    assert len(list(mutations("}mutation{a(" * 1_300, {}))) < 50  # each of which goes on to the end of the text
