@@ -422,6 +422,7 @@ _NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a reque
 
 
 # Networks: an open source and the ports that it may reach, in one rule or in what stands around it.
+_INHERITED: Final = ("ports", "direction", "protocols")
 
 
 def _ports(asked: _Asked, known: Vocabulary) -> Iterator[tuple[str, _Member]]:
@@ -437,8 +438,9 @@ def _ports(asked: _Asked, known: Vocabulary) -> Iterator[tuple[str, _Member]]:
             waiting.extend((inner, around, depth + 1) for inner in value)
         elif isinstance(value, dict):
             here = tuple((plain(str(name)), inner) for name, inner in value.items())
-            ports = tuple(one for one in here if one[0] in known.members["ports"])
-            above = (*here, *(one for one in around if not (ports and one[0] in known.members["ports"])))
+            own = tuple(one for one in here if any(one[0] in known.members[kind] for kind in _INHERITED))
+            ports = any(one[0] in known.members["ports"] for one in own)
+            above = (*own, *(one for one in around if not (ports and one[0] in known.members["ports"])))
             yield from _opened(here, above, known)
             waiting.extend((inner, above, depth + 1) for inner in value.values() if isinstance(inner, (dict, list)))
 
@@ -454,8 +456,10 @@ def _opened(
         if isinstance(one, str)
         and (one.lower() in known.values["networks"] or (one in ("*", "any") and name in known.members["sources"]))
     ]
-    said = {str(value).lower() for name, value in above if name in known.members["direction"]}
-    if not sources or said & known.values["outward"]:
+    if not sources:
+        return
+    said = {str(value)[:_LONGEST].lower() for name, value in above if name in known.members["direction"]}
+    if said & known.values["outward"]:
         return
     member = _Member("", frozenset(), frozenset(), "source", sources[0])
     yield "open-net", member
