@@ -36,7 +36,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of what says that a file is opened for writing, `inline_mode` that its name begins with that. `paths` says that a
     value counts where it is a path; `on` are words of which what it is called on must
     hold one, `unless` words of which it must hold none; `everything` are values that stand for all of a resource, and
-    `empty` is the place of a condition that nothing must stand in.
+    `empty` is the place of a condition that nothing must stand in; `bare` is a call that must have no arguments.
     `registry` says that the values are a key of the Windows registry, the name of a value in it and its data; where
     the key is not known, it is the `resource`.
     `hosts` says that the value is a URL or a host, whose resource is read from it.
@@ -60,6 +60,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     unless: tuple[str, ...] = ()
     everything: tuple[str, ...] = ()
     empty: int | None = None
+    bare: bool = False
     says: tuple[str, ...] = ()
 
 

@@ -19,11 +19,14 @@ from aegis.detect.languages.requests import (
     GRAVE_ON_SERVER,
     GRAVE_STATEMENT,
     SPEAKS_OF_CLOUD,
+    behind,
     cloud_command,
     cloud_operations,
+    handed_names,
     looked_up,
     says,
     squashed,
+    unnarrowed,
 )
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -42,13 +45,16 @@ from aegis.detect.shell.uses import HIVES, is_key, written_value
 
 _HANDED: Final = frozenset({
     "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
-    "__send__", "submit", "apply", "thread", "callback",
+    "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered", "to_thread",
+    "run_in_executor", "partial", "apply_async", "foreachasync",
 })  # fmt: skip
 _SPREAD: Final = frozenset(
     {"splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking"}
 )
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
+_FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
+_NOTHING: Final = frozenset({"None", "null", "nil"})
 _KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
@@ -139,26 +145,36 @@ class _Program:
             self._add("execute", "program", "one", text_of(function)[:_SHOWN], text_of(node)[:_SHOWN])
         for entry in entries:
             self._do(entry, Called(None, "", arguments_of(node)), node)
+        if not entries and found.owner is not None:
+            methods = dict.fromkeys(name.rpartition(".")[2] for name in found.names)
+            entries = [entry for name in methods for entry in self._known.does.get(f".{name}", ())]
+            for entry in entries:
+                self._do(entry, Called(found.owner, "", arguments_of(node)), node)
         return bool(entries) or odd
 
     def _hand(self, parts: Called, node: Node) -> None:
         """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
-        if not parts.arguments:
+        plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
+        function = self._keyword(parts, _FUNCTIONS_BY_NAME) or next(iter(plain), None)
+        if function is not None and text_of(function) in _NOTHING and len(plain) > 1:  # no pool of its own
+            function, *plain = plain[1:]
+        elif plain and function is plain[0]:
+            plain = plain[1:]
+        if function is None or function.end_byte - function.start_byte >= _SHOWN:
             return
-        function, *rest = parts.arguments
-        name = text_of(function) if function.end_byte - function.start_byte < _SHOWN else ""
-        plain = canonical(name) if name[:1].isalpha() else ""
-        head, dot, tail = plain.partition(".")
-        names: tuple[str, ...] = ()
-        if "string" in function.type or "symbol" in function.type or "binary" in function.type:
-            names = self.scope().value(function).known
-        elif plain:
-            names = (f"{self._names.aliases.get(head, head)}{dot}{tail}",)
-        if not rest and parts.receiver is not None:
-            rest = [parts.receiver]
+        listed = self._keyword(parts, ("args",))
+        rest = plain or (list(listed.named_children) if listed is not None else [])
+        names = handed_names(function, self.scope, self._names.aliases)
         for one in names:
-            for entry in self._known.does.get(one.lower(), ()):
-                self._do(entry, Called(None, "", tuple(rest)), node)
+            owner, dot, last = one.lower().rpartition(".")
+            entries = self._known.does.get(one.lower(), ()) if owner or not dot else ()
+            for entry in entries:
+                given = rest or ([] if parts.receiver is None else [parts.receiver])
+                self._do(entry, Called(None, "", tuple(given)), node)
+            if not entries and dot:  # a method, of each of what is gone over
+                each = parts.receiver if not rest else rest[0]
+                for entry in self._known.does.get(f".{last}", ()):
+                    self._do(entry, Called(each, last, ()), node)
 
     def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
@@ -238,7 +254,11 @@ class _Program:
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
-        if (entry.on and not any(word in owner for word in entry.on)) or any(word in owner for word in entry.unless):
+        if entry.on and not any(word in owner for word in entry.on):
+            return
+        if entry.unless and any(word in unnarrowed(f"{owner}{behind(node)}").lower() for word in entry.unless):
+            return
+        if entry.bare and parts.arguments:
             return
         if entry.says and not says(entry.says, parts):
             return
@@ -283,7 +303,7 @@ class _Program:
         """What a method is called on, in small letters: its name, and what that was made of."""
         name = text_of(parts.receiver)
         made = self.scope().bound_to(name) if name.isidentifier() else ()
-        return " ".join([name, *(text_of(one)[:_SHOWN] for one in made)]).lower()
+        return unnarrowed(" ".join([name, *(text_of(one)[:_SHOWN] for one in made)])).lower()
 
     def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
         """Add what a value of a registry key does that is written; false where it is not known which key that is."""
@@ -341,9 +361,14 @@ class _Program:
             self._add("delete", folder.resource, "all", path, shown)
             return
         secret = is_secret_file(path) or ("*" in path and _is_any_secret(path))
-        if verb == "read" and secret and not path.rpartition("/")[2].startswith(".env"):
-            self._add("read", "credential", "one", path, shown)
+        if verb in ("read", "expose") and secret and not path.rpartition("/")[2].startswith(".env"):
+            self._add(verb, "credential", "one", path, shown)
             return
+        if verb == "write" and path.startswith("\\\\"):  # a folder that another machine shares
+            reached = host_place(path.strip("\\").partition("\\")[0])
+            if reached is not None:
+                self._add("send", reached, "one", path, shown)
+                return
         if place is None or (verb == "read" and place.resource == "account" and path.startswith("/")):
             self._add(verb, "file", scope, path, shown)
             return

@@ -39,7 +39,19 @@ _NEAR: Final = 2  # nodes between the body of a class and a name of its that get
 _ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _WALKS: Final = frozenset({"Walk", "WalkDir"})
-_EACH: Final = frozenset({"foreach", "map", "filter", "each"})
+# What calls a function with each item of a list, whether that is an argument or what the function is called on.
+_EACH: Final = frozenset({
+    "foreach", "map", "filter", "each", "select", "where", "peek", "flatmap", "removeif", "array_map", "array_walk",
+    "array_filter", "imap", "imap_unordered", "starmap", "foreachasync", "some", "every",
+})  # fmt: skip
+_UNNAMED: Final = ("_1", "it")  # what a block of Ruby is given that names no parameter
+_FOUND_BY_PERL: Final = ("$File::Find::name", "$File::Find::dir", "$_")
+_REFERENCES: Final = frozenset({
+    "attribute", "member_expression", "identifier", "selector_expression", "member_access_expression",
+})  # fmt: skip
+_LONGEST_REFERENCE: Final = 80
+_NAMED: Final = frozenset({"identifier", "name", "constant"})
+_BY_NAME: Final = frozenset({"keyword_argument", "named_argument", "pair"})
 
 
 class ProgramNames:
@@ -74,6 +86,7 @@ class ProgramNames:
         }
         if language in ("javascript", "typescript"):
             self._alias_modules()
+        self._alias_functions()
 
     def own(self, parts: Called) -> Node | None:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
@@ -144,8 +157,7 @@ class ProgramNames:
             parts = called(node)
             own = self.own(parts)
             if own is not None:
-                for parameter, argument in zip(parameters(own), parts.arguments, strict=False):
-                    names[parameter].append(BoundName(parameter, argument, node))
+                self._bind_given(own, parts, node, names)
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node))
         if name in _ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
@@ -160,7 +172,7 @@ class ProgramNames:
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")
-            for parameter in parameters(block)[:1]:
+            for parameter in parameters(block)[:1] or _UNNAMED:
                 if receiver is not None:
                     names[parameter].append(BoundName(parameter, receiver, node, each=True))
         elif name in _WALKS and self._language == "go":  # what is gone over is what each call of the function is given
@@ -168,13 +180,54 @@ class ProgramNames:
             if len(parts.arguments) > 1 and parts.arguments[1].type in _LAMBDAS:
                 for parameter in parameters(parts.arguments[1])[:1]:
                     names[parameter].append(BoundName(parameter, parts.arguments[0], node))
-        elif name.lower() in _EACH and self._language in ("javascript", "typescript"):
-            parts = called(node)
-            if parts.receiver is not None and parts.arguments and parts.arguments[0].type in _LAMBDAS:
-                for parameter in parameters(parts.arguments[0])[:1]:
-                    names[parameter].append(BoundName(parameter, parts.receiver, node, each=True))
+        elif name in ("find", "finddepth") and self._language == "perl":
+            for folder in arguments_of(node)[1:2]:
+                for found in _FOUND_BY_PERL:
+                    names[found].append(BoundName(found, folder, node))
+        elif name.lower() in _EACH:
+            self._bind_each(called(node), node, names)
+
+    def _bind_each(self, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
+        """Bind what a function of the text, named or written out, is called with for each item of a list."""
+        for at, one in enumerate(parts.arguments[:2]):
+            own = one if one.type in _LAMBDAS else self.functions.get(text_of(one)) if one.type in _NAMED else None
+            if own is None:
+                continue
+            others = [other for other in parts.arguments[:2] if other is not parts.arguments[at]]
+            listed = others[0] if others and others[0].type not in _LAMBDAS else parts.receiver
+            if listed is not None:
+                for parameter in parameters(own)[:1]:
+                    names[parameter].append(BoundName(parameter, listed, node, each=True))
+            return
+
+    def _bind_given(self, own: Node, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
+        """Bind the parameters of a function to what one call gives them, else to what stands for nothing."""
+        named = {
+            text_of(one.named_children[0]).strip(":"): one.named_children[-1]
+            for one in parts.arguments
+            if one.type in _BY_NAME and one.named_child_count > 1
+        }
+        plain = [one for one in parts.arguments if one.type not in _BY_NAME] if named else parts.arguments
+        for at, (parameter, default) in enumerate(_defaults(own)):
+            given = plain[at] if at < len(plain) else named.get(parameter.lstrip("$"), default)
+            if given is not None:
+                names[parameter].append(BoundName(parameter, given, node))
 
     # What imports bring in
+
+    def _alias_functions(self) -> None:
+        """Follow functions of libraries that are given another name: `wipe = shutil.rmtree`, `partial(os.remove)`."""
+        for node in self._nodes.get("assign", ()):
+            left, right = _left(node), _right(node)
+            if left is None or right is None or left.type != "identifier":
+                continue
+            if right.type == "call" and called_name(right) == "partial":
+                right = next(iter(arguments_of(right)), right)
+            if right.type in _REFERENCES and right.end_byte - right.start_byte <= _LONGEST_REFERENCE:
+                head, dot, rest = canonical(text_of(right)).partition(".")
+                name = text_of(left)
+                if dot or head in _LOADS or head in self.aliases:
+                    self.aliases.setdefault(name, f"{self.aliases.get(head, head)}{dot}{rest}")
 
     def _alias_modules(self) -> None:
         """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
@@ -213,13 +266,13 @@ class ProgramNames:
         for node in self._nodes.get("assign", ()):
             right, left = _right(node), _left(node)
             if right is not None and left is not None and right.type.startswith("call") and left.type == "identifier":
-                argument = loaded_module(right)
+                argument = loaded_module(right, self.aliases)
                 if argument is not None:
                     yield text_of(left), argument
         for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
             function = node.child_by_field_name("function") if called_name(node) == "then" else None
             owner = next(iter(function.named_children), None) if function is not None else None
-            argument = None if owner is None else loaded_module(owner)
+            argument = None if owner is None else loaded_module(owner, self.aliases)
             given = () if argument is None else arguments_of(node)[:1]
             if argument is not None and given and given[0].type in _LAMBDAS:
                 for name in parameters(given[0])[:1]:
@@ -230,12 +283,13 @@ _LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_modu
 _LONGEST_LOADER: Final = 24
 
 
-def loaded_module(node: Node) -> Node | None:
+def loaded_module(node: Node, aliases: Mapping[str, str]) -> Node | None:
     """The argument that says which module a call loads; nothing of every other call."""
     function = node.child_by_field_name("function")
-    if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER or text_of(function) not in _LOADS:
+    if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER:
         return None
-    return next(iter(arguments_of(node)), None)
+    name = text_of(function)
+    return next(iter(arguments_of(node)), None) if aliases.get(name, name) in _LOADS else None
 
 
 def called_name(node: Node) -> str:
@@ -280,7 +334,7 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
     )
     if listed is None:
         return []
-    if listed.type == "identifier":
+    if listed.type in ("identifier", "implicit_parameter"):
         return [text_of(listed)]
     found = []
     for one in listed.named_children:
@@ -296,6 +350,22 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
             name = next((child for child in name.named_children if child.type in ("identifier", "variable_name")), name)
         found.append(text_of(name))
     return found[1:] if found[:1] in (["self"], ["cls"]) else found
+
+
+def _defaults(function: Node) -> list[tuple[str, Node | None]]:
+    """The parameters of a function, each with what it is where nothing is given."""
+    names = parameters(function)
+    listed = function.child_by_field_name("parameters")
+    if listed is None or not names:
+        return [(name, None) for name in names]
+    values: dict[str, Node] = {}
+    for one in listed.named_children:
+        value = one.child_by_field_name("value") or one.child_by_field_name("default_value")
+        value = value or (one.child_by_field_name("right") if one.type == "assignment_pattern" else None)
+        if value is not None:
+            name = one.child_by_field_name("name") or one.child_by_field_name("pattern") or one.named_children[0]
+            values[text_of(name)] = value
+    return [(name, values.get(name)) for name in names]
 
 
 def _left(node: Node) -> Node | None:

@@ -15,8 +15,16 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.names import loaded_module
-from aegis.detect.languages.syntax import Called, CodeLanguage, arguments_of, member_parts, text_of
+from aegis.detect.languages.names import called_name, loaded_module
+from aegis.detect.languages.syntax import (
+    Called,
+    CodeLanguage,
+    arguments_of,
+    called,
+    canonical,
+    member_parts,
+    text_of,
+)
 from aegis.detect.languages.values import NameScope
 from aegis.detect.shell.catalogue import builtin_programs
 
@@ -88,6 +96,36 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
     return " ".join(line)
 
 
+# Conditions that nothing fails, behind the words that narrow what a library asks a database for.
+_NARROWS_NOTHING: Final = Lazy(
+    r"(?i)\.(?:where|where_?raw|filter|filter_by|and_?where|find_?by|matching)\(\s*(?:(?:sa\.|sqlalchemy\.|sql\.)?"
+    r"(?:text|literal|literal_column|sql|q)?\(?\s*(?:[\"'`]?\s*(?:true|(\d{1,9})[\"']?\s*(?:==?|,)\s*[\"']?\d{1,9}|1|\*)\s*[\"'`]?|true\(\)|)\s*\)?|"
+    r"(?:lambda\s+)?\(?\w*\)?\s*(?::|=>|->)\s*(?:true|1\s*==\s*1)|"
+    r"[\"'`]\s*(?:[\w.]*\bid\s*(?:>=?|!=|<>)\s*-?[01]|[\w.]{1,60}\s+is\s+not\s+null)\s*[\"'`]|"
+    r"[\w.]*\b(?:id|pk)(?:__gte?\s*=\s*|__isnull\s*=\s*|\s*>=?\s*|\s*!=\s*|[\"']?\s*,\s*[\"'](?:>=?|!=)[\"']\s*,\s*)(?:-?[01]|none|null|false))\s*\)"
+)
+
+
+_LONGEST_CHAIN: Final = 400
+_CHAINS: Final = ("call", "member", "attribute", "selector", "invocation")
+
+
+def unnarrowed(chain: str) -> str:
+    """A chain of calls with those as `.all()` that narrow what it asks for by a condition that nothing fails."""
+    return str(_NARROWS_NOTHING.sub(".all()", chain))
+
+
+def behind(node: Node) -> str:
+    """What is called on what a call makes, as it is written: `.where(id == 1)` behind `delete(Row)`."""
+    whole = node
+    while whole.parent is not None and whole.parent.end_byte - node.end_byte <= _LONGEST_CHAIN:
+        parent = whole.parent
+        if parent.start_byte != node.start_byte or not any(word in parent.type for word in _CHAINS):
+            break
+        whole = parent
+    return text_of(whole)[len(text_of(node)) :]
+
+
 def says(pieces: Sequence[str], parts: Called) -> bool:
     """Whether the arguments of a call hold one of the pieces, without blanks and quotes."""
     plain = _PLAIN.sub("", ",".join(text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS])).lower()
@@ -103,10 +141,14 @@ _BY_DICT: Final = frozenset({"__dict__", "__getattribute__"})
 
 
 class LookedUp(NamedTuple):
-    """The full names that what is called may have; `is_plain` where none of it is kept from who reads the text."""
+    """The full names that what is called may have; `is_plain` where none of it is kept from who reads the text.
+
+    `owner` is what it is looked up in, where that is no module: a method of it.
+    """
 
     names: tuple[str, ...]
     is_plain: bool
+    owner: Node | None = None
 
 
 def looked_up(
@@ -120,7 +162,7 @@ def looked_up(
         owner = function.child_by_field_name("object")
         if owner is None or "call" not in owner.type:
             return None
-        module, last = _loaded(owner, scope), member_parts(function)[1]
+        module, last = _loaded(owner, scope, aliases), member_parts(function)[1]
         return LookedUp((f"{module}.{text_of(last)}".lower(),), is_plain=True) if module else None
     if kind not in ("call", "subscript", "subscript_expression") or (
         function.end_byte - function.start_byte > _LONGEST_LOOKUP
@@ -144,13 +186,32 @@ def looked_up(
             return None
     if owner is None:
         return None
-    module = _loaded(owner, scope) or aliases.get(text_of(owner), text_of(owner))
+    module = _loaded(owner, scope, aliases) or aliases.get(text_of(owner), text_of(owner))
     names = tuple(f"{module}.{name}".lower() for one in named for name in scope().value(one).known)
-    return LookedUp(names, is_plain=language != "python" or module not in _RUN_MODULES)
+    return LookedUp(names, language != "python" or module not in _RUN_MODULES, owner)
 
 
-def _loaded(owner: Node, scope: Callable[[], NameScope]) -> str:
+def handed_names(function: Node, scope: Callable[[], NameScope], aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """The full names that a function may have which is given as an argument; those of methods begin with a dot."""
+    if function.type == "block_argument" and function.named_child_count:
+        function = function.named_children[0]
+        if "symbol" in function.type:
+            return tuple(f".{name}" for name in scope().value(function).known)
+    if function.type == "call" and called_name(function) == "method":  # `File.method(:delete)` of Ruby
+        inner = called(function)
+        owner = canonical(text_of(inner.receiver))
+        return tuple(f"{owner}.{name}" for one in inner.arguments[:1] for name in scope().value(one).known)
+    if "string" in function.type or "symbol" in function.type or "binary" in function.type:
+        return scope().value(function).known
+    name = text_of(function)
+    if not name[:1].isalpha():
+        return ()
+    head, dot, tail = canonical(name).partition(".")
+    return (f"{aliases.get(head, head)}{dot}{tail}",)
+
+
+def _loaded(owner: Node, scope: Callable[[], NameScope], aliases: Mapping[str, str]) -> str:
     """The module that an expression loads on the spot; empty for none."""
-    argument = loaded_module(owner)
+    argument = loaded_module(owner, aliases)
     known = () if argument is None else scope().value(argument).known
     return known[0].removeprefix("node:") if known else ""

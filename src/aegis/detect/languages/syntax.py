@@ -37,14 +37,16 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "javascript": _Spoken(
         "tree_sitter_javascript", "language",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
-        " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
+        " (augmented_assignment_expression) (field_definition)] @assign (import_statement) @import"
+        " (for_in_statement) @loop"
         " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         6,
     ),
     "typescript": _Spoken(
         "tree_sitter_typescript", "language_typescript",
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
-        " (augmented_assignment_expression)] @assign (import_statement) @import (for_in_statement) @loop"
+        " (augmented_assignment_expression) (public_field_definition)] @assign (import_statement) @import"
+        " (for_in_statement) @loop"
         " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
         24,
     ),
@@ -94,7 +96,8 @@ _JAVA: Final = (
     (Lazy(r"\bfinal\s+"), ""),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
-    (Lazy(r"\)\s*->"), ") =>"),
+    (Lazy(r"([\w)])\s*->"), r"\1 =>"),
+    (Lazy(r"(\w)::([a-z]\w*)"), r"\1.\2"),
 )
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
@@ -300,7 +303,7 @@ class BoundName(NamedTuple):
 _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
 _ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment", "binary"})
 _ADDING: Final = (b".=", b"+=")
-_NAMED: Final = ("left", "name", "variable", "alias")
+_NAMED: Final = ("left", "name", "property", "variable", "alias")
 _VALUED: Final = ("right", "value", "default_value", "collection", "list")
 
 

@@ -87,7 +87,7 @@ _WRAPPERS: Final = frozenset({
     "non_null_expression", "satisfies_expression", "argument", "literal_element", "cast_expression", "unary_expression",
     "array_element_initializer", "type_assertion", "keyword_argument", "named_argument", "pair_value", "spread_element",
     "conversion_expression", "element_value", "variadic_argument", "variadic_unpacking", "splat_argument",
-    "list_splat", "dictionary_splat",
+    "list_splat", "dictionary_splat", "block_argument",
 })  # fmt: skip
 _CALLS: Final = frozenset({
     "call", "call_expression", "new_expression", "function_call_expression", "member_call_expression",
@@ -187,6 +187,13 @@ class NameScope:
             return FollowedValue((), tuple(FollowedValue((text,)) for text in texts[:MAX_ITEMS]))
         if kind in _COMPREHENSIONS:
             return self._comprehension(node, depth)
+        if kind == "map_grep_expression":  # of Perl
+            listed, body = node.child_by_field_name("list"), node.child_by_field_name("callback")
+            if listed is None or body is None:
+                return UNKNOWN
+            return self.each(self.value(listed, depth), "$_", body, depth)
+        if kind == "block" and node.named_child_count == 1:  # an expression alone, between braces
+            return self.value(node.named_children[0], depth)
         if kind in _OBJECTS:
             return self._object(node, depth)
         if kind in _MEMBERS:
