@@ -119,8 +119,7 @@ class Deed(_Member, frozen=True, kw_only=True):
 class Sign(_Member, frozen=True, kw_only=True):
     """Words of a local program that mean `signal`: one of `any`, of `first` at the start, of `pair` side by side.
 
-    A word of the command may also end with one of `ends` or contain one of `contains`. Where there are `requires`, one
-    of them must stand in the command besides.
+    A word may also end with one of `ends` or contain one of `contains`. One of `requires` must stand there besides.
     """
 
     signal: str
@@ -155,9 +154,11 @@ class Prefix(_Member, frozen=True, kw_only=True):
 
 
 class RemoteStart(_Member, frozen=True, kw_only=True):
-    """That a program starts a command on another machine, in a container or as another user."""
+    """That a program starts a command elsewhere: behind a word of `after`, or behind its options and its `operands`."""
 
     value: frozenset[str] = frozenset()
+    operands: int | None = None
+    after: frozenset[str] = frozenset()
 
 
 class Prints(_Member, frozen=True, kw_only=True):
@@ -215,7 +216,8 @@ class LinePattern(_Member, frozen=True, kw_only=True):
 class KnownProgram(_Member, frozen=True, kw_only=True):
     """One program under all of its names, and what is known of it.
 
-    `secrets` are words that all stand in a command which prints what a store of secrets holds, and
+    `secrets` are words that all stand in a command which prints what a store of secrets holds, `foreign` in one which
+    prints what somebody else wrote, and
     `installers` the places, host and path, where the makers of the program keep what installs it. `aliases` are the
     names that PowerShell alone has for it.
     """
@@ -225,6 +227,7 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     deeds: tuple[Deed, ...] = ()
     signs: tuple[Sign, ...] = ()
     secrets: Words = ()
+    foreign: Words = ()
     installers: Words = ()
     runs: InterpreterOptions | None = None
     prefix: Prefix | None = None
@@ -268,9 +271,6 @@ _NAME: Final = Lazy(r"^[^\sA-Z/*]+\*?$")
 _CAPITALS: Final = Lazy(r"[A-Z]")
 _LETTER: Final = Lazy(r"^-[A-Za-z]$")
 _BY_PATTERN: Final = frozenset({"defence", "miner"})
-
-
-# What analysers ask
 
 
 def of_kind(kind: str) -> frozenset[str]:

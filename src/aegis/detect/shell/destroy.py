@@ -12,7 +12,7 @@ from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import of_kind, options
 from aegis.detect.shell.starts import in_odd_place
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.words import DELETERS, INTERPRETERS, LOOSE_PLACES, SYSTEM_ROOTS
+from aegis.detect.shell.words import DELETERS, FED, INTERPRETERS, LOOSE_PLACES, SYSTEM_ROOTS
 
 # Code that a program loads because an option names it: scripts, plug-ins and settings that run things.
 #
@@ -162,7 +162,6 @@ _CLUTTER: Final = Lazy(
 )
 _OWN_HOME: Final = Lazy(r"(?i)^(?:~|\$\{?home\}?|/home/[^/]+|/users/[^/]+)/?$")
 _ENCRYPTORS: Final = of_kind("encryptor")
-_FED: Final = of_kind("fed")
 _LISTERS: Final = of_kind("lister")
 # A loop over what is found in a home or a system, whatever its names: encrypted and deleted, it is extortion.
 _FOUND_LOOP: Final = Lazy(
@@ -182,6 +181,9 @@ def destroys(command: Command) -> list[str]:
     if name in _PARTITIONERS or name.startswith("mkfs."):
         listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
         harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
+        harmless = harmless or (
+            name == "wipefs" and not any(arg.startswith(("-a", "-o", "--all", "--off")) for arg in args)
+        )
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
@@ -201,7 +203,7 @@ def writes_device(target: str) -> bool:
 
 def loops_over_root(text: str, commands: list[Command]) -> bool:
     """Whether what is counted or listed below the root or a home is deleted one by one, however it gets there."""
-    if "find" in text and "for" in text and _FOUND_LOOP.search(text) is not None:
+    if "find" in text and _FOUND_LOOP.search(text) is not None:
         names = {command.name for command in commands}
         if names & _ENCRYPTORS and names & DELETERS:
             return True
@@ -220,6 +222,26 @@ def loops_over_root(text: str, commands: list[Command]) -> bool:
     return any(name in counted for name in used) and (
         not listed or _ROOT_LOOP.search(text) is not None or any(one.inside or one.pipe for one in listed)
     )
+
+
+_COUNTED: Final = Lazy(r"\$\{?(\w+)|(?:^|[ /])\{\}")
+_OPENS: Final = frozenset({"-d", "--decrypt", "--verify", "--sign", "-s", "-b", "--detach-sign", "-x", "-l", "-t"})
+_LOCKS: Final = {"openssl": ("enc", "-encrypt"), "7z": ("-p",), "zip": ("-P", "-e", "--password"), "rar": ("-p", "-hp")}
+
+
+def locks_away(commands: Sequence[Command]) -> str:
+    """What a text encrypts and deletes that a loop, or what `parallel` is given, counts; nothing where it does not."""
+    locked = {
+        counted
+        for command in commands
+        if command.name in _ENCRYPTORS
+        and _OPENS.isdisjoint(command.args)
+        and any(arg.startswith(_LOCKS.get(command.name, ("",))) for arg in command.args)
+        for arg in command.args
+        for counted in _COUNTED.findall(arg)
+    }
+    gone = [command for command in commands if locked and command.name in DELETERS]
+    return next((one.text for one in gone if not locked.isdisjoint(_COUNTED.findall(" ".join(one.args)))), "")
 
 
 def finds(command: Command) -> list[str]:
@@ -264,7 +286,7 @@ def _lists_root(args: tuple[str, ...]) -> bool:
 
 def _starts_deleter(command: Command) -> tuple[str, ...]:
     """The words of the command that `command` starts with what it reads, where that one deletes."""
-    if command.name not in _FED:
+    if command.name not in FED:
         return ()
     return next((command.args[at:] for at, arg in enumerate(command.args) if arg.rsplit("/", 1)[-1] in DELETERS), ())
 

@@ -25,6 +25,7 @@ from aegis.detect.shell.handed import MOST_ORDERS, ordered, read_applescript
 from aegis.detect.shell.heredocs import Given, given_by, literal
 from aegis.detect.shell.outputs import Variables, Word, printed
 from aegis.detect.shell.programs import (
+    AWKS,
     STDIN,
     Fed,
     Program,
@@ -33,15 +34,15 @@ from aegis.detect.shell.programs import (
     files_made,
     interpreter,
     language_of_file,
+    lines_of_awk,
     programs,
     recipes,
     started,
     started_file,
     strings_in_code,
     with_arguments,
-    words_of_input,
 )
-from aegis.detect.shell.starts import unwrapped
+from aegis.detect.shell.starts import split_words, unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
 from aegis.detect.shell.words import SHELLS
 from aegis.detect.structured import structured_effects
@@ -187,8 +188,7 @@ class Feeds:
 
     def _assign(self, unit: ShellUnit, stdin: FileFlow | None) -> None:
         name, _, raw = unit.source.partition("=")
-        value = self._variables.word(raw, self._substitutes(unit.inner, stdin))
-        self._variables.known[name.rstrip("+")] = value._replace(text=value.text[:MAX_FLOW])
+        self._variables.assign(name, raw, self._substitutes(unit.inner, stdin))
 
     # Commands
 
@@ -355,7 +355,7 @@ class Feeds:
             return self._run_script("\n".join(run), None)
         if not rest:
             return FileFlow(" ".join(text.split()) + "\n")
-        arguments = shlex.join(lines if whole else words_of_input(text))
+        arguments = shlex.join(lines if whole else split_words(text))
         return self._run_script(f"{base} {arguments}"[:MAX_FLOW], None)
 
     # Programs
@@ -455,7 +455,7 @@ class Feeds:
         if (name, text) not in fed.programs:
             fed.programs.append((interpreter(name), text))
             if language == "other":
-                for command in commands_in_code(text):
+                for command in (*commands_in_code(text), *(lines_of_awk(text) if name in AWKS else ())):
                     self._run_script(command, None)
         return FileFlow(strings_in_code(text)[:MAX_FLOW], UNKNOWN_GAP)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -14,7 +14,7 @@ from aegis.detect.resources import host_place
 from aegis.detect.shell.catalogue import builtin_programs, of_kind
 from aegis.detect.shell.tree import MAX_SHELL, Command
 from aegis.detect.shell.uses import is_broad
-from aegis.detect.shell.words import FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS
+from aegis.detect.shell.words import FED, FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS, SHELLS
 
 Signalled = tuple[str, str]
 _CONNECTS: Final = of_kind("connects")
@@ -24,6 +24,12 @@ _STORES: Final = {
     name: tuple(frozenset(words.split()) for words in program.secrets)
     for name, program in builtin_programs().items()
     if program.secrets
+}
+# Commands that print what anybody may have written who can: a message, an issue, a record of a name, a row.
+_FOREIGN: Final = {
+    name: tuple(frozenset(words.split()) for words in program.foreign)
+    for name, program in builtin_programs().items()
+    if program.foreign
 }
 _EVALUATES: Final = of_kind("evaluates")
 _RUNS_FILE: Final = of_kind("runs-file")
@@ -69,6 +75,27 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
         if name in _TAKES:
             broad = broad or next((arg for arg in command.args if arg[:1] != "-" and is_broad(arg)), "")
     return None
+
+
+def heeded(commands: Sequence[Command]) -> Iterator[ResourceEffect]:
+    """What runs the words of whoever wrote a message, a row or a record: `git log --format=%b | sh`."""
+    told = {command.pipe for command in commands if command.pipe and not command.inside and _is_foreign(command)}
+    inside = any(command.inside and _is_foreign(command) for command in commands)
+    for command in commands if told or inside else ():
+        name = command.name.lower()
+        if command.pipe in told and not command.inside:
+            starts_shell = name in FED and not SHELLS.isdisjoint(command.args)
+            if starts_shell or ((name in INTERPRETERS or name in _RUNS_LINES) and not has_script(command)):
+                yield ResourceEffect("execute", "code", "all", (), "", command.text[:80])
+        given = ("<(", "$(", "`")
+        runs = name in INTERPRETERS or name in _EVALUATES
+        if inside and ((runs and any(arg.startswith(given) for arg in command.args)) or name.startswith(given[1:])):
+            yield ResourceEffect("execute", "code", "all", (), "", command.text[:80])
+
+
+def _is_foreign(command: Command) -> bool:
+    words = frozenset(command.args)
+    return any(needs <= words for needs in _FOREIGN.get(command.name, ()))
 
 
 _TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}

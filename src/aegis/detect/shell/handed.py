@@ -145,7 +145,8 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
             continue
         for at, arg in enumerate(lowered):
             if arg in entry.rest:
-                found.append((entry.shell, " ".join(args[at + 1 :])))
+                join = shlex.join if entry.shell == "bash" else " ".join
+                found.append((entry.shell, join(args[at + 1 :])))
                 break
             for option in entry.after:
                 if arg == option and at + 1 < len(args):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -19,11 +20,17 @@ from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.heredocs import literal, unescaped
+from aegis.detect.shell.starts import split_words, substitutes
 from aegis.detect.shell.tree import Command
 
 # What the words of a command are once the variables and substitutions in them that are known are put in.
 
-_USED: Final = Lazy(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[[@*]\])?\})")
+_USED: Final = Lazy(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[([^\]\s]{1,64})\])?\})")
+_ITEM: Final = Lazy(
+    r"""(?:\[([^\]\s]{1,64})\]=)?((?:[^\s'"\\$]|'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|\$\([^()]*\)|\$)+)"""
+)
+_QUOTES: Final = "\"'"
+_MOST_ITEMS: Final = 64  # of one array
 
 
 class Word(NamedTuple):
@@ -58,8 +65,8 @@ class Variables:
             value, computed, of_files = self.word(raw, substitutes)
             files += of_files
             any_computed = any_computed or (computed and value != "")
-            if computed and '"' not in raw and (words or value):
-                words += value.split()
+            if computed and ('"' not in raw or "[@]" in raw) and (words or value):
+                words += split_words(value) if "[@]" in raw else value.split()
             else:
                 words.append(value)
         return words, any_computed, files
@@ -80,7 +87,7 @@ class Variables:
 
             def value(match: Any) -> str:
                 nonlocal computed
-                known = self.known.get(match.group(1) or match.group(2))
+                known = self._used(match)
                 if known is None:
                     return str(match.group())
                 computed = computed or known.computed
@@ -98,13 +105,42 @@ class Variables:
             word = "".join(parts)[:MAX_FLOW]
         return Word(word, computed, tuple(files))
 
+    def _used(self, match: Any) -> Word | None:
+        """What stands for a variable or an item of an array; for one that is not known, all that the array holds."""
+        name = match.group(1) or match.group(2)
+        key = (match.group(3) or "").strip("\"'")
+        if key[:1] == "$":
+            key = self.known.get(key.strip("${}"), Word("")).text
+        return self.known.get(f"{name}[{key}]") or self.known.get(name)
+
+    def assign(self, name: str, raw: str, substitutes: dict[str, FileFlow]) -> None:
+        """Take in an assignment: of a text, of an array with its items, of one item, or of what is added to either."""
+        adds, name = name[-1:] == "+", name.rstrip("+")
+        array, _, key = name.partition("[")
+        value = self.word(raw, substitutes)
+        parts = [value.text]
+        if raw[:1] == "(":
+            parts = []
+            for match in islice(_ITEM.finditer(raw[1:].removesuffix(")")), _MOST_ITEMS):
+                item = self.word(match.group(2), substitutes if "$(" in match.group(2) else {})._replace(computed=True)
+                self.known[f"{array}[{(match.group(1) or str(len(parts))).strip(_QUOTES)}]"] = item
+                key = key or match.group(1)
+                parts.append(shlex.quote(item.text) if " " in item.text and not key else item.text)
+        before = self.known.get(array, Word("")).text if adds or "[" in name else ""
+        if "[" in name:
+            self.known[name.replace('"', "").replace("'", "")] = value._replace(computed=True)
+        # Items by their names are other things to do, one a line; those without are the words of one thing.
+        text = before + "".join(f"\n{part}" if key else f" {part}" for part in parts)
+        text = text.strip() if key or raw[:1] == "(" else before + value.text
+        self.known[array] = Word(text[:MAX_FLOW], value.computed or adds or raw[:1] == "(" or bool(key), value.files)
+
     def expand(self, text: str) -> str:
         """A text with the variables in it that are known."""
         if "$" not in text or not self.known:
             return text
 
         def value(match: Any) -> str:
-            known = self.known.get(match.group(1) or match.group(2))
+            known = self._used(match)
             return str(match.group()) if known is None else known.text
 
         return str(_USED.sub(value, text))[:MAX_FLOW]
@@ -363,7 +399,7 @@ def _edited(args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
         return flow
     extended = any(arg[:1] == "-" and arg[1:2] != "-" and ("E" in arg or "r" in arg) for arg in args)
     text = flow.text
-    for number, (pattern, instead, flags) in enumerate(_substitutes(scripts)):
+    for number, (pattern, instead, flags) in enumerate(substitutes(scripts)):
         if number >= _MOST_EDITS:
             return FileFlow(text, UNKNOWN_GAP, flow.files)
         found = _pattern(pattern, extended=extended, ignores_case="i" in flags.lower())
@@ -409,51 +445,6 @@ def _replacement(written: str) -> Callable[[Any], str]:
         return str(_BACK.sub(part, written))
 
     return replace
-
-
-def _substitutes(scripts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """The substitutions of `sed` scripts: pattern, what stands in its place, and flags."""
-    for script in scripts:
-        rest = script
-        while rest:
-            rest = rest.lstrip(" \t\n;{}0123456789,$")
-            if len(rest) > 3 and rest[0] in "sy" and not rest[1].isalnum() and not rest[1].isspace():
-                transliterates = rest[0] == "y"
-                parts = _parts(rest[2:], rest[1])
-                if parts is None:
-                    return
-                left, right, rest = parts
-                if transliterates:
-                    yield from ((str(re2.escape(one)), other, "g") for one, other in zip(left, right, strict=False))
-                    continue
-                flags = rest[: len(rest) - len(rest.lstrip("gipPeIM0123456789"))]
-                rest = rest[len(flags) :]
-                yield left, right, flags
-            else:
-                cut = min((at for at in (rest.find("\n"), rest.find(";")) if at >= 0), default=len(rest))
-                rest = rest[cut + 1 :]
-
-
-def _parts(text: str, sign: str) -> tuple[str, str, str] | None:
-    """What stands before the first and the second `sign` that no backslash quotes, and what follows."""
-    found: list[str] = []
-    piece: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        if char == "\\" and at + 1 < len(text):
-            piece.append(text[at + 1] if text[at + 1] == sign else text[at : at + 2])
-            at += 2
-            continue
-        if char == sign:
-            found.append("".join(piece))
-            piece = []
-            if len(found) == 2:
-                return found[0], found[1], text[at + 1 :]
-        else:
-            piece.append(char)
-        at += 1
-    return None
 
 
 def _members(text: str) -> str:

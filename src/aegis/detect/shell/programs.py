@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct, field
@@ -16,7 +17,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, FileFlow, Written
 from aegis.detect.quick import remembered
-from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind
+from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind, options
 from aegis.detect.shell.starts import USUAL_PLACES
 from aegis.detect.shell.tree import Command
 
@@ -53,7 +54,7 @@ class Fed(Struct, kw_only=True):
 
 
 _INTERPRETERS: Final = members("runs", InterpreterOptions)
-_AWKS: Final = of_kind("awk")
+AWKS: Final = of_kind("awk")
 STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LETS_LEAVE: Final = frozenset({"-l", "-r", "--version", "-V", "--help", "-?", "-h", "-n", "--dry-run", "-p", "-q"})
 
@@ -109,7 +110,7 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
                 return found
         elif word == "0" and command.fed:
             continue  # the grammar reads the descriptor of a redirection (`sh 0< x`) as a word
-        elif name in _AWKS:
+        elif name in AWKS:
             return [*found, Program("other", text=word)] if reads else found
         elif options.operand and reads:
             return [*found, _in_file(language, word, tuple(rest))]
@@ -123,6 +124,17 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
 _NO_SCRIPTS: Final = of_kind("reads-lines")
 _BUNDLES: Final = of_kind("joins-letters")
 _BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
+
+
+_CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code").items()}
+
+
+def code_given(command: Command) -> Iterator[tuple[str, str]]:
+    """Yield the code in another language that stands on the command line, with the name of its interpreter."""
+    name = command.name.rstrip("0123456789.")
+    given = _CODE_OPTIONS.get(name)
+    if given is not None:
+        yield from ((name, following) for option, following in pairwise(command.args) if option in given)
 
 
 def _is_bundle(word: str) -> bool:
@@ -174,6 +186,34 @@ def commands_in_code(code: str) -> list[str]:
     return found
 
 
+_OF_AWK: Final = Lazy(
+    r"""\b(\w+)\s*=\s*"((?:[^"\\\n]|\\.)+)"|\bgetline\b[^<;)}\n]{0,80}<\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))"""
+    r"""|\bprintf?\b[^;}\n|>]{0,400}>>?\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))"""
+    r"""|\bprintf?\b[^;}\n|]{0,400}\|&?\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))|\b(\w+)\s*\|&?\s*getline"""
+)
+
+
+def lines_of_awk(code: str) -> list[str]:
+    """Return what a program of awk does to files and other programs, as the command lines that do the same."""
+    known: dict[str, str] = {}
+    read: list[str] = []
+    lines: list[str] = []
+    for found in islice(_OF_AWK.finditer(code), _MOST_STARTED):
+        name, value, source, source_at, target, target_at, fed, fed_at, asked = found.groups()
+        if name is not None:
+            known[name] = value
+        source, target = source or known.get(source_at, ""), target or known.get(target_at, "")
+        fed = (fed or known.get(fed_at, "")).replace('\\"', '"')
+        if source:
+            read.append(shlex.quote(source))
+        if target:
+            lines.append(f"tee {shlex.quote(target)}")
+        if fed:
+            lines.append(f"cat {' '.join(read)} | {fed}")
+        lines += [known[asked]] if asked in known else []
+    return [*lines, f"cat {' '.join(read)}"] if read else lines
+
+
 _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'")
 
 
@@ -205,7 +245,8 @@ def recipes(text: str) -> str:
 
 
 # What starts a command elsewhere: the options that take a value, where those are few.
-_VALUED: Final = {name: elsewhere.value for name, elsewhere in members("elsewhere", RemoteStart).items()}
+_REMOTE: Final = members("elsewhere", RemoteStart)
+_VALUED: Final = {name: elsewhere.value for name, elsewhere in _REMOTE.items()}
 # Options of `docker run` and `docker exec` without a value; every other one takes one, or has it behind `=`.
 _FLAGS: Final = frozenset({
     "-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-dt", "-P", "-q", "--detach", "--init", "--interactive",
@@ -246,9 +287,15 @@ def started(command: Command, words: Sequence[str]) -> Started | None:
     """What a command starts on another machine, in a container or as another user; `None` where it starts nothing."""
     name = command.name.lower()
     rest = list(words)
-    if name == "ssh":
-        line = _behind(rest, _VALUED["ssh"], 1)
-        return None if line is None else Started(" ".join(line))
+    remote = _REMOTE.get(name)
+    if remote is not None and (remote.after or remote.operands is not None):
+        for at, word in enumerate(rest):
+            head, joined, value = word.partition("=")
+            if head in remote.after:
+                return Started(value if joined else " ".join(rest[at + 1 :] if word == "--" else rest[at + 1 : at + 2]))
+        line = None if remote.operands is None else _behind(rest, remote.value, remote.operands)
+        if line or name == "ssh":
+            return None if line is None else Started(" ".join(line))
     if name in {"su", "runuser"}:
         for at, word in enumerate(rest):
             if word in {"-c", "--command"} or (word[:1] == "-" and word[1:2] != "-" and "c" in word):
@@ -368,14 +415,6 @@ def _downloaded(name: str, words: Sequence[str]) -> Iterator[str]:
         for word in words:
             if "://" in word:
                 yield word.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
-
-
-def words_of_input(text: str) -> list[str]:
-    """What `xargs` makes of its input: words, quotes undone."""
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
 
 
 _OF_SCRIPT: Final = Lazy(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from msgspec import Struct, convert, field, structs
@@ -18,7 +18,7 @@ from aegis.detect.hosts import asks_metadata
 from aegis.detect.operands import located, plain, plain_word, runs
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
 from aegis.detect.resources import kept_at
-from aegis.detect.shell.catalogue import builtin_programs, command_lines, of_kind, options, uses
+from aegis.detect.shell.catalogue import command_lines, of_kind, uses
 from aegis.detect.shell.destroy import SIGNAL as BREAKS
 from aegis.detect.shell.destroy import (
     breaks,
@@ -27,16 +27,26 @@ from aegis.detect.shell.destroy import (
     feeds_deleter,
     finds,
     loads,
+    locks_away,
     loops_over_root,
     sets_permissions,
     writes_device,
 )
 from aegis.detect.shell.feeds import Feeds
-from aegis.detect.shell.flow import asks_with_output, carried, dropped, labels, pipeline, searches_keys, substitutions
+from aegis.detect.shell.flow import (
+    asks_with_output,
+    carried,
+    dropped,
+    heeded,
+    labels,
+    pipeline,
+    searches_keys,
+    substitutions,
+)
 from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.known import KnownFacts
-from aegis.detect.shell.programs import moves_programs
+from aegis.detect.shell.programs import code_given, moves_programs, started
 from aegis.detect.shell.services import named_effects, service_deed
 from aegis.detect.shell.starts import (
     PREFIXED,
@@ -62,6 +72,7 @@ from aegis.detect.shell.words import (
     SENDERS,
     SHELLS,
     WRITERS,
+    carries,
     no_files,
     statements,
 )
@@ -177,6 +188,10 @@ def analyse_shell(
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     facts.signals.extend(labels(commands))
+    facts.effects.extend(heeded(commands))
+    locked = locks_away(commands)
+    if locked:
+        facts.effects.append(ResourceEffect("encrypt", "home", "many", (), "", locked[:_SHOWN]))
     if searches_keys(text, commands):
         facts.effects.append(ResourceEffect("scan", "credential", "one", (), "", text[:_SHOWN]))
     for target, source in ((plain_word(target), source) for target, source in shell.writes):
@@ -188,7 +203,7 @@ def analyse_shell(
         facts.add("shell.destroy", text)
     done: Container[str] = ()
     # Most texts neither write a file nor run a program that could come from elsewhere.
-    follows = ">" in text or "$(" in text or "<(" in text or "`" in text
+    follows = ">" in text or "$(" in text or "<(" in text or "`" in text or "+=" in text or "]=" in text or "]}" in text
     if depth or stdin is not None or follows or any(map(moves_programs, commands)):
         done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
     given = with_variables(text)
@@ -311,8 +326,7 @@ def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *
             _hands(command, _OF_WINDOWS[name], facts)
     elif name in SHELLS or name in {"eval", "su", "runuser"}:
         _script(command, facts)
-    if command.name.rstrip("0123456789.") in _CODE_OPTIONS:
-        _program(command, facts)
+    facts.programs.extend(code_given(command))
     for helper in helpers(command):
         facts.scripts.append(helper)
         if helper.startswith(LOOSE_PLACES) or (name not in STARTS_GIVEN and in_odd_place(helper)):
@@ -364,18 +378,6 @@ def _script(command: Command, facts: ShellFacts) -> None:
             return
 
 
-_CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code").items()}
-
-
-def _program(command: Command, facts: ShellFacts) -> None:
-    """Code in another language that stands on the command line."""
-    name = command.name.rstrip("0123456789.")
-    for option, following in pairwise(command.args):
-        if option in _CODE_OPTIONS[name]:
-            facts.programs.append((name, following))
-            return
-
-
 def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
     """`find ... -exec`, `xargs` and `parallel` start another command with what they find."""
     args = command.args
@@ -385,6 +387,9 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
             facts.add(signal, command.text)
         named = [value for option, value in pairwise(args) if option in _NAMES and is_secret_file(value)]
         for at, arg in enumerate(args):
+            if arg in _PRINTS_TO:
+                facts.writes = True
+                judge_write("".join(args[at + 1 : at + 2]), " ".join(args[at + 2 : at + 3]), facts)
             if arg in {"-exec", "-execdir", "-ok", "-okdir"} and at + 1 < len(args):
                 if not facts.may_read(len(args) - at):
                     return
@@ -397,7 +402,14 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
         option = rest.pop(0)
         if option in {"-I", "-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j"} and rest and not rest[0].startswith("-"):
             rest.pop(0)
+    line = " ".join(takewhile(lambda word: word[:3] != ":::", rest)) if command.name == "parallel" else ""
+    if not _JOINING.isdisjoint(line):
+        facts.scripts.append(line)
     _inner(command, tuple(rest), facts, depth)
+
+
+_PRINTS_TO: Final = frozenset({"-fprint", "-fprint0", "-fprintf", "-fls"})
+_JOINING: Final = frozenset("|;&<>$`")  # what makes of the words that `parallel` is given more than one command
 
 
 def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: int) -> None:
@@ -405,15 +417,14 @@ def _inner(command: Command, words: tuple[str, ...], facts: ShellFacts, depth: i
         return
     name = words[0].rsplit("/", 1)[-1]
     inner = plain(unwrapped(Command(name, tuple(words[1:]), " ".join(words), 0, 0, True)))
+    elsewhere = started(inner, inner.args)
+    if elsewhere is not None and elsewhere.line:
+        facts.scripts.append(elsewhere.line)
     if inner_spawn(inner):
         facts.add("shell.spawn", command.text)
     elif inner.name not in _STARTS_OTHERS:
         facts.ran.extend(runs([inner]))
         judge_command(inner, facts, depth, known=True)
-
-
-def _carries(name: str) -> bool:
-    return name in _CARRIERS or name not in _PROGRAMS
 
 
 def _given_away(word: str) -> bool:
@@ -427,7 +438,7 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)
-        elif _carries(name) and not _CARRIES.isdisjoint(args) and any(map(_given_away, args)):
+        elif carries(name, args) and any(map(_given_away, args)):
             facts.add("shell.sends-secret", command.text)
         return
     if name == "tee":  # which writes its operands
@@ -463,12 +474,6 @@ _MOVERS: Final = frozenset({"cp", "install", "mv"})
 _SETS_RIGHTS: Final = of_kind("sets-rights")
 _CLIENTS: Final = of_kind("http-client")
 _NAMES: Final = frozenset({"-name", "-iname", "-path", "-wholename"})
-# Programs that carry a file away, and the words with which they do.
-_CARRIERS: Final = of_kind("carrier")
-_PROGRAMS: Final = frozenset(builtin_programs())
-_CARRIES: Final = frozenset({
-    "copy", "copyto", "cp", "create", "move", "mv", "push", "put", "rcat", "send", "sync", "upload", "upload-batch",
-})  # fmt: skip
 _TAKES_FOLDERS: Final = of_kind("takes-folders")
 
 

@@ -6,9 +6,12 @@ analysed as one, so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Final
+
+import re2
 
 from aegis.core.patterns import Lazy
 from aegis.detect.conditions import is_said
@@ -263,6 +266,15 @@ def unwrapped(command: Command) -> Command:
 
 
 _TO_A_SHELL: Final = of_kind("to-shell")
+_SPLITS: Final = Lazy(r"(?s)^(?:-[0iv]*S(.*)|--split-string(?:=(.*))?)$")
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a line as a shell splits them, by blanks alone where its quotes do not close."""
+    try:
+        return shlex.split(line)
+    except ValueError:
+        return line.split()
 
 
 def _behind(command: Command, prefix: Prefix) -> list[str]:
@@ -276,7 +288,10 @@ def _behind(command: Command, prefix: Prefix) -> list[str]:
             break
         if word.startswith("-") or _ASSIGNMENT.match(word):
             rest.pop(0)
-            if word in prefix.value and word != "-S" and rest:
+            if command.name == "env" and (match := _SPLITS.match(word)) is not None:
+                line = match.group(1) or match.group(2) or (rest.pop(0) if rest else "")
+                rest[:0] = line.split() if "'" not in line and '"' not in line else split_words(line)
+            elif word in prefix.value and rest:
                 rest.pop(0)
         elif operands:
             operands -= 1
@@ -301,10 +316,89 @@ def helpers(command: Command) -> Iterator[str]:
             yield from _git(word, following)
         if name in _SCRIPTED and _LEADS.match(word.lstrip("+")):
             yield from _commands(name, word.lstrip("+"))
+        if name == "git" and "grep" in args[:8] and word[:2] == "-O" and len(word) > 2:
+            yield word[2:]
+        left, joined, right = word.partition("=")
+        if joined and (
+            (name in _MAKES and ((left == "SHELL" and not right.startswith(USUAL_PLACES)) or " " in right))
+            or (name == "alias" and right)
+            or (left[:8] == "scripts." and name in _KEEPS_SCRIPTS)
+        ):
+            yield right
         if name == "socat" and word.lower().startswith(("exec:", "system:")):
             yield word.partition(":")[2].partition(",")[0]
+    if name in {"alias", "abbr"} and len(args) > 1 and "=" not in args[0]:  # as fish has them
+        yield args[-1]
+    if name in _SEDS:
+        yield from _of_sed(args)
     if name == "capsh" and args[-1:] == ("--",):
         yield "/bin/sh"
+
+
+_MAKES: Final = frozenset({"make", "gmake"})
+_KEEPS_SCRIPTS: Final = frozenset({"npm", "pnpm", "yarn", "composer"})
+_SEDS: Final = frozenset({"sed", "gsed"})
+_SED_PLACE: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*/[IM]*)"
+_SED_COMMAND: Final = Lazy(
+    rf"(?:(?:^|[;{{}}\n])\s*(?:{_SED_PLACE}(?:\s*,\s*[+~]?{_SED_PLACE})?)?\s*!?|/[gpiI0-9]{{0,4}})\s*([erRwW])\s+([^\n]+)"
+)
+_MOST_OF_SED: Final = 32
+
+
+def _of_sed(args: tuple[str, ...]) -> Iterator[str]:
+    """What a script of `sed` starts, and what it reads and writes as the command that does so."""
+    given = [value for option, value in pairwise(args) if option in {"-e", "--expression"}]
+    scripts = given or [arg for arg in args if arg[:1] != "-"][:1]
+    for script in scripts[:_MOST_OF_SED]:
+        for match in islice(_SED_COMMAND.finditer(script), _MOST_OF_SED):
+            file = f"{'cat' if match.group(1) in 'rR' else 'tee'} {shlex.quote(match.group(2).strip())}"
+            yield match.group(2) if match.group(1) == "e" else file
+    yield from (made for _, made, flags in islice(substitutes(scripts), _MOST_OF_SED) if "e" in flags)
+
+
+def substitutes(scripts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """The substitutions of `sed` scripts: pattern, what stands in its place, and flags."""
+    for script in scripts:
+        rest = script
+        while rest:
+            rest = rest.lstrip(" \t\n;{}0123456789,$")
+            if len(rest) > 3 and rest[0] in "sy" and not rest[1].isalnum() and not rest[1].isspace():
+                transliterates = rest[0] == "y"
+                parts = _parts(rest[2:], rest[1])
+                if parts is None:
+                    return
+                left, right, rest = parts
+                if transliterates:
+                    yield from ((str(re2.escape(one)), other, "g") for one, other in zip(left, right, strict=False))
+                    continue
+                flags = rest[: len(rest) - len(rest.lstrip("gipPeIM0123456789"))]
+                rest = rest[len(flags) :]
+                yield left, right, flags
+            else:
+                cut = min((at for at in (rest.find("\n"), rest.find(";")) if at >= 0), default=len(rest))
+                rest = rest[cut + 1 :]
+
+
+def _parts(text: str, sign: str) -> tuple[str, str, str] | None:
+    """What stands before the first and the second `sign` that no backslash quotes, and what follows."""
+    found: list[str] = []
+    piece: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == "\\" and at + 1 < len(text):
+            piece.append(text[at + 1] if text[at + 1] == sign else text[at : at + 2])
+            at += 2
+            continue
+        if char == sign:
+            found.append("".join(piece))
+            piece = []
+            if len(found) == 2:
+                return found[0], found[1], text[at + 1 :]
+        else:
+            piece.append(char)
+        at += 1
+    return None
 
 
 def _git(word: str, following: str) -> Iterator[str]:
@@ -335,20 +429,23 @@ def _commands(name: str, value: str) -> Iterator[str]:
     if name in _JOINS_BY_COMMAS:
         value = value.replace(",", " ")
     value = value.strip().lstrip(";")
-    if value:
+    if value and value not in {"true", "false"}:
         yield value
+
+
+_LEADS_OF_LESS: Final = "|-@ "  # what LESSOPEN may have before its command
 
 
 def _of_variables(command: Command) -> Iterator[str]:
     for name, value in command.variables:
         if _HELPER_VARIABLE.match(name):
-            yield value
+            yield value.lstrip(_LEADS_OF_LESS)
 
 
 def interposed(command: Command) -> str:
     """A program or library that variables put between a command and its work, from an odd place; or nothing."""
     for name, value in command.variables:
-        first = value.split(None, 1)[0] if value.split() else ""
+        first = "".join(value.lstrip(_LEADS_OF_LESS).split(None, 1)[:1])
         near = ("./", "../") if name not in _SEARCHED else ()
         if name in _PRELOAD and (
             first.startswith((*LOOSE_PLACES, *near)) or (name == "LD_PRELOAD" and command.elevated)

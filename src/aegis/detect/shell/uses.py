@@ -156,12 +156,18 @@ def _holds(token: _Token, used: Used) -> bool:
         return not used.args
     if token.text == "operand":
         return bool(used.operands)
+    if token.text == "elsewhere":
+        return not all(map(_IS_HERE.match, used.operands))
     return any(is_of(token.text, word) for word in used.lowered)
 
 
+# This machine by its names, with what may stand around them in an address; and words that name no machine at all.
+_IS_HERE: Final = Lazy(
+    r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)(?::\d{1,5})?(?:/[^@]*)?$|^[\d,-]{1,64}$|^-|^[tu]:[\d,-]+$"
+)
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad", "vital",
+    "collector", "tunnel", "address", "broad", "vital", "elsewhere",
 })  # fmt: skip
 
 

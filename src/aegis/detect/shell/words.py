@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from aegis.detect.facts import RanCommand
-from aegis.detect.shell.catalogue import Prints, members, of_kind, options
+from aegis.detect.shell.catalogue import Prints, builtin_programs, members, of_kind, options
 from aegis.detect.shell.tree import Command
 
 SHELLS: Final = of_kind("shell")
@@ -22,6 +22,7 @@ NETWORK: Final = SENDERS | of_kind("network")
 NAMES_A_SHELL: Final = SHELLS | of_kind("names-shell")
 # Those of the above that start what they are given: a bare shell as the last word is a shell started.
 STARTS: Final = of_kind("starts-shell")
+FED: Final = of_kind("fed")
 DELETERS: Final = of_kind("deleter")
 WRITERS: Final = of_kind("writer")
 READERS: Final = of_kind("reader")
@@ -127,6 +128,19 @@ def _checks(command: RanCommand) -> bool:
     if words is None:
         return False
     return not words or not words.isdisjoint((" ".join(args[:1]), " ".join(args[:2]).partition(":")[0]))
+
+
+# Programs that carry a file away, and the words with which they do.
+_CARRIERS: Final = of_kind("carrier")
+_PROGRAMS: Final = frozenset(builtin_programs())
+_CARRIES: Final = frozenset({
+    "copy", "copyto", "cp", "create", "move", "mv", "push", "put", "rcat", "send", "sync", "upload", "upload-batch",
+})  # fmt: skip
+
+
+def carries(name: str, args: Sequence[str]) -> bool:
+    """Whether a command carries a file away, by a word that says so; of a program that nobody knows, that is enough."""
+    return (name in _CARRIERS or name not in _PROGRAMS) and not _CARRIES.isdisjoint(args)
 
 
 # Endings of files that are run or read as a program, then those in which one hides.
