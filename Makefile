@@ -40,7 +40,7 @@ hosts: setup ## the coding agents that npm has, below `aegis run` and in front o
 
 # One test wants what it needs itself: programs of the system are asked for where every test is run.
 test: setup $(if $(ARGS),,system conformance) ## run every test; what is no Python, or has an environment of its own, beside the others
-	@$(if $(ARGS),$(PY) -m pytest -n $(WORKERS) --dist worksteal $(ARGS),$(PY) scripts/run_tests.py --workers $(WORKERS))
+	@$(if $(ARGS),$(PY) -m pytest --beside $(WORKERS) $(ARGS),$(PY) scripts/run_tests.py --workers $(WORKERS))
 
 # Plug-ins cost more than a file of unit tests: only the one that runs coroutines is loaded.
 unit: setup ## run FILE=tests/unit/... alone and at once: no plug-ins, no workers, no servers but those it starts

@@ -55,7 +55,7 @@ def lanes(workers: int) -> tuple[tuple[Part, ...], ...]:
     make = ("make", "--no-print-directory")
     cores = os.cpu_count() or 1
     frameworks = (sys.executable, "scripts/run_frameworks.py", "--beside", str(cores))
-    python = (sys.executable, "-m", "pytest", "-n", str(workers), "--dist", "worksteal")
+    python = (sys.executable, "-m", "pytest", "--beside", str(workers))
     return (
         (Part(name="python", command=python, live=True),),
         (Part(name="frameworks", command=frameworks),),

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aegis.detect.rules.cache import default_cache_folder
+from support.beside import pytest_addoption, pytest_configure
 from support.postgres import Server, postgres
+from support.shell import load_templates
+
+__all__ = ["pytest_addoption", "pytest_configure"]
 
 if TYPE_CHECKING:
     from support.served import Served
@@ -34,12 +38,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+MANY = 1_000  # tests, among which are some that start programs
+
 # Thousands of tests that were collected are there to stay: looking among them for garbage took a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
 
 
-def pytest_collection_finish() -> None:
-    """Spare what was collected from every search for garbage."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare what was collected from every search for garbage, and load once what many workers start."""
+    if session.config.getoption("--beside") > 1 and len(session.items) > MANY:
+        load_templates()
     gc.collect()
     gc.freeze()
 

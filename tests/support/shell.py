@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -32,21 +33,33 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @cache
 def _template(*modules: str) -> str:
-    """The socket of the one process of this worker that forks for every run of `aegis`, or of a script over `modules`.
+    """The socket of the one process that forks for every run of `aegis`, or of a script over `modules`.
 
-    It ends with this process.
+    It ends with the process that first asked for it.
     """
-    folder = tempfile.TemporaryDirectory(prefix="aegis-template-")
-    atexit.register(folder.cleanup)
-    path = str(Path(folder.name) / "s")
+    folder = tempfile.mkdtemp(prefix="aegis-template-")
+    path = str(Path(folder) / "s")
     loaded = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("template.py")), path, *modules],
         stdout=subprocess.PIPE, env=environment(), text=True, start_new_session=True,
     )  # fmt: skip
-    atexit.register(loaded.kill)
+    owner = os.getpid()
+
+    def end() -> None:
+        if os.getpid() == owner:  # workers that were forked share it
+            loaded.kill()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(end)
     assert loaded.stdout is not None
     assert loaded.stdout.readline() == "ready\n"
     return path
+
+
+def load_templates() -> None:
+    """Start the processes that most runs are forks of, for workers that are forked after this."""
+    _template()
+    mcp_python()
 
 
 class Run:
