@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -78,7 +79,6 @@ class Beside:
 
     def _start(self, session: pytest.Session) -> None:
         ours, theirs = Pipe()
-        session.config.pluginmanager.getplugin("capturemanager").read_global_capture()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
@@ -171,8 +171,12 @@ def _work(session: pytest.Session, line: Connection) -> None:
     config, status = session.config, 1
     try:
         capture = config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()  # the parent's files would be written by all
-        capture.start_global_capturing()
+        capture.resume_global_capture()
+        for stream in (sys.stdout, sys.stderr):  # which others have taken hold of: they stay, over files of their own
+            if (descriptor := stream.fileno()) > 2:
+                with TemporaryFile() as own:
+                    os.dup2(own.fileno(), descriptor)
+        capture.suspend_global_capture()
         config.pluginmanager.unregister(name="terminalreporter")
         told = _Told(config, line)
         config.pluginmanager.register(told)

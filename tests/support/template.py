@@ -26,20 +26,26 @@ from types import ModuleType
 from typing import Any
 
 PIECE = 1 << 16
+_policy: Any = None  # whoever compiles the same rules has them compiled
 
 
 def _load() -> None:
     """Load what nearly every command loads: the command line, what opens a home or serves it, the compiled rules."""
     import aegis.bootstrap.deployment  # most commands open one
+    import aegis.server.app
     import aegis.server.deciders
-    import aegis.server.processes  # noqa: F401
+    import aegis.server.processes
+    import aegis.server.serve  # noqa: F401
     from aegis.cli.run import build
     from aegis.config.compile import compile_policy
     from aegis.config.config import load_config
+    from aegis.detect.analyse import preload
     from aegis.detect.rules.cache import default_cache_folder
 
     build()
-    compile_policy(load_config(), cache=default_cache_folder())
+    preload()
+    global _policy
+    _policy = compile_policy(load_config(), cache=default_cache_folder())
 
 
 def _asked(caller: socket.socket) -> tuple[dict[str, Any], list[int]]:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from stat import S_ISLNK
 from typing import TYPE_CHECKING, Any, Final, Literal
+from weakref import WeakValueDictionary
 
 from aegis._version import __version__
 from aegis.config.compile_reviews import compile_judges, compile_previews, judge_versions
@@ -175,6 +176,19 @@ __all__ = ["Policy", "compile_policy"]
 _KEYS: Final = count(1)  # of compilations in this process
 
 
+_SCANNERS: Final[WeakValueDictionary[str, Scanner]] = (
+    WeakValueDictionary()
+)  # those in use, by the digest of their rules
+
+
+def _scanner(rules: RuleSet, cache: Path | None) -> Scanner:
+    """Return the scanner of these rules that a policy of this process uses already, or a new one."""
+    known = _SCANNERS.get(rules.digest)
+    if known is None or known.rules != rules:
+        known = _SCANNERS[rules.digest] = Scanner(rules, cache=cache)
+    return known
+
+
 def compile_policy(
     config: Config,
     *,
@@ -212,8 +226,7 @@ def compile_policy(
 
     # (2) The guards by name.
     windows = Windows() if previous is None else previous.windows
-    same = previous is not None and previous.scanner.rules == rules
-    scanner = previous.scanner if previous is not None and same else Scanner(rules, cache=cache)
+    scanner = _scanner(rules, cache)
     options = settings.guards.content.compiled()
     guards: dict[str, Guard] = {
         "rate": _rate_guard(settings, windows),
