@@ -138,6 +138,8 @@ def host_place(word: str) -> Resource | None:
     """The resource that the host of a URL, of `user@host:path` or of a bare word is; `None` for any other host."""
     if not word or len(word) > _LONGEST_WORD:
         return None
+    if word[:2] == "\\\\":  # a share
+        word = word[2:].partition("\\")[0].partition("@")[0]
     head = word.partition("://")[2] or word
     if "@" in head.partition("/")[0]:
         head = head.partition("@")[2]

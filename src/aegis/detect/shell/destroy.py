@@ -224,24 +224,32 @@ def loops_over_root(text: str, commands: list[Command]) -> bool:
     )
 
 
-_COUNTED: Final = Lazy(r"\$\{?(\w+)|(?:^|[ /])\{\}")
+_COUNTED: Final = Lazy(r"\$\{?\w+|\{\}|[^\s\"'=]*\*[^\s\"'.]*|@file|@path")
+_READS_WHOLE: Final = frozenset(
+    {"[io.file]::readallbytes", "[io.file]::writeallbytes", "[io.file]::openread", "[io.file]::open"}
+)
+_ENCODES: Final = frozenset({".createencryptor", ".transformfinalblock", ".flushfinalblock", ".encryptvalue"})
 _OPENS: Final = frozenset({"-d", "--decrypt", "--verify", "--sign", "-s", "-b", "--detach-sign", "-x", "-l", "-t"})
 _LOCKS: Final = {"openssl": ("enc", "-encrypt"), "7z": ("-p",), "zip": ("-P", "-e", "--password"), "rar": ("-p", "-hp")}
 
 
 def locks_away(commands: Sequence[Command]) -> str:
     """What a text encrypts and deletes that a loop, or what `parallel` is given, counts; nothing where it does not."""
+    encodes = any(command.name in _ENCODES for command in commands)
     locked = {
         counted
         for command in commands
-        if command.name in _ENCRYPTORS
-        and _OPENS.isdisjoint(command.args)
-        and any(arg.startswith(_LOCKS.get(command.name, ("",))) for arg in command.args)
+        if (encodes and command.name in _READS_WHOLE) or (command.name in _ENCRYPTORS and _encrypts(command))
         for arg in command.args
         for counted in _COUNTED.findall(arg)
     }
     gone = [command for command in commands if locked and command.name in DELETERS]
     return next((one.text for one in gone if not locked.isdisjoint(_COUNTED.findall(" ".join(one.args)))), "")
+
+
+def _encrypts(command: Command) -> bool:
+    signs = _LOCKS.get(command.name, ("",))
+    return _OPENS.isdisjoint(command.args) and any(arg.startswith(signs) for arg in command.args)
 
 
 def finds(command: Command) -> list[str]:

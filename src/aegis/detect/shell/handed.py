@@ -159,7 +159,13 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
             plain = [arg for arg in args if arg[:1] not in "-/"]
             if len(plain) >= entry.start:
                 found.append((entry.shell, " ".join(args[list(args).index(plain[entry.start - 1]) :])))
-    return [(shell, line) for shell, line in found[:16] if line.strip()]
+    # What a line hands on to `cmd /c` is all that stands behind it.
+    return [
+        (shell, str(_TO_CMD.sub("", line)) if shell == "cmd" else line) for shell, line in found[:16] if line.strip()
+    ]
+
+
+_TO_CMD: Final = Lazy(r"(?i)^\s*\"?cmd(?:\.exe)?\"?\s+/[ckr]\s+")
 
 
 # Orders, a line each

@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from aegis.core.names import glob_match
+
 MOST_TEXT: Final = 12_288  # characters of a value that is followed: doubling one in a loop ends here
 MOST_ITEMS: Final = 4_096
 _MOST_PIECES: Final = 512
@@ -444,6 +446,8 @@ _NAMES_FILE: Final = frozenset({
     "get-localuser", "get-aduser", "get-adgroup", "get-disk", "get-volume", "get-eventlog", "get-winevent",
     "get-variable", "gv", "get-itemproperty", "gp", "convert-path",
 })  # fmt: skip
+_NAMES_COMMAND: Final = frozenset({"get-command", "gcm", "get-alias", "gal"})
+_MEANT: Final = ("invoke-expression", "iex", "invoke-command", "start-process", "invoke-webrequest", "remove-item")
 _CHOOSES: Final = frozenset({"-filter", "-include", "-fi", "-i"})
 _READS: Final = frozenset({"get-content", "gc", "cat", "type", "import-csv", "get-clipboard", "gcb"})
 
@@ -481,5 +485,7 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         chosen = next((args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg in _CHOOSES), "")
         if chosen and _is_place(folder) and "*" in chosen:  # of what lies in the folder, what has such a name
             folder = f"{folder.rstrip(chr(92) + '/*')}\\{chosen}"
-        return PsValue(text=folder, known=name in {"get-command", "gcm", "get-alias", "gal"}, kinds=kinds)
+        if name in _NAMES_COMMAND and ("*" in folder or "?" in folder):  # which may be one that runs what it is given
+            folder = next((one for one in _MEANT if glob_match(folder.lower().replace("?", "*"), one)), folder)
+        return PsValue(text=folder, known=name in _NAMES_COMMAND, kinds=kinds)
     return PsValue(text=UNREAD, known=False, kinds=kinds)

@@ -7,7 +7,7 @@ programs in `data/programs` (ATT&CK T1098, T1136, T1485, T1490, T1531, T1537, T1
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import Resource
@@ -17,6 +17,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did
+from aegis.detect.shell.words import FED
 
 
 class _Words(NamedTuple):
@@ -225,7 +226,46 @@ def named_effects(command: Command) -> Iterator[Did]:
             yield Did("disable", watching, "one", args[:_FIRST_NAMED])
 
 
+# Programs that look after what others depend on: whoever deletes with them all that they list deletes all of it.
+_KEEPERS: Final = of_kind("cloud") | frozenset(
+    name
+    for name, program in builtin_programs().items()
+    if any(deed.signal == "shell.infrastructure" for deed in program.deeds)
+    and not {"container-engine", "names-shell", "launcher"} & set(program.kinds)
+)
+_CHOOSERS: Final = frozenset({"grep", "egrep", "fgrep", "rg", "fzf"})
+_CHOOSES: Final = ("-l", "--selector", "--filter", "--filters", "--field-selector", "--state", "--tag", "--prefix")
+_SWEEPS: Final = _DESTROYS | {"rm", "rb", "rmi", "del", "clean"}
+
+
+def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
+    """Yield the deletion of all that a program lists: `helm list -q | xargs helm uninstall`."""
+    listed = {
+        command.name
+        for command in commands
+        if command.name in _KEEPERS
+        and (command.pipe or command.inside)
+        and _says(command.args, _LISTS)
+        and not any(arg.startswith(_CHOOSES) for arg in command.args)
+    }
+    if not listed or any(command.name in _CHOOSERS for command in commands):
+        return
+    for command in commands:
+        args = command.args
+        at = next((at for at, arg in enumerate(args) if arg in listed), -1) if command.name in FED else -1
+        fed = command.name in listed and any(arg[:1] == "$" or arg[:2] == '"$' for arg in args)
+        if (at >= 0 or fed) and _says(args[at + 1 :], _SWEEPS) and not _says(args[at + 1 :], _LOOKS):
+            yield Did("delete", "cloud-resource", "all", args[:_FIRST_NAMED])
+
+
+def _says(args: Sequence[str], words: frozenset[str]) -> bool:
+    """Whether one of the words before the first option is among `words`, or a part of one is: `delete-bucket`."""
+    behind = [arg for arg in args[:_MOST_OPTIONS] if arg[:1] not in "-$" and len(arg) < _LONGEST_NAME][:_FIRST_NAMED]
+    return any(not words.isdisjoint((arg, *words_of(arg))) for arg in behind)
+
+
 _LOOKS: Final = frozenset({"list", "get", "describe", "show", "ls"})
+_LISTS: Final = _LOOKS | {"ps", "search"}
 _MOST_OPTIONS: Final = 64  # words of a command that are looked at
 _LONGEST_NAME: Final = 64  # characters of a word that is taken for a deed
 _SPOKEN_FOR: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *uses()})

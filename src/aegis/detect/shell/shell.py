@@ -47,7 +47,7 @@ from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.known import KnownFacts
 from aegis.detect.shell.programs import code_given, moves_programs, started
-from aegis.detect.shell.services import named_effects, service_deed
+from aegis.detect.shell.services import named_effects, service_deed, sweeps
 from aegis.detect.shell.starts import (
     PREFIXED,
     STARTS_GIVEN,
@@ -189,6 +189,7 @@ def analyse_shell(
     facts.signals.extend(dropped(commands))
     facts.signals.extend(labels(commands))
     facts.effects.extend(heeded(commands))
+    facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in sweeps(commands))
     locked = locks_away(commands)
     if locked:
         facts.effects.append(ResourceEffect("encrypt", "home", "many", (), "", locked[:_SHOWN]))

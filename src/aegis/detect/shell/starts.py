@@ -318,6 +318,8 @@ def helpers(command: Command) -> Iterator[str]:
             yield from _commands(name, word.lstrip("+"))
         if name == "git" and "grep" in args[:8] and word[:2] == "-O" and len(word) > 2:
             yield word[2:]
+        if name == "git" and word[:5] == "ext::":
+            yield word[5:].replace("% ", " ").replace("%S", "")
         left, joined, right = word.partition("=")
         if joined and (
             (name in _MAKES and ((left == "SHELL" and not right.startswith(USUAL_PLACES)) or " " in right))

@@ -419,6 +419,8 @@ def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
     data = [*used.values("d"), *used.values("value"), *used.values("propertyvalue"), ""]
     if used.name[:1] == "[":  # a method: key, name, data
         names, data = used.operands[1:2], [*used.operands[2:3], ""]
+    elif used.is_cmdlet and not names:
+        names, data = used.operands[1:2], [*data[:-1], *used.operands[2:3], ""]
     elif used.name == ".setvalue":  # of a key that was opened, which the words end with
         names, data = used.operands[:1], [*used.operands[1:2], ""]
     elif used.name[:1] == ".":  # a method of the shell's object: what is named last is the value

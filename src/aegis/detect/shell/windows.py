@@ -17,6 +17,7 @@ from aegis.detect.files import UNKNOWN, FileFlow, Files
 from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
+from aegis.detect.shell.destroy import locks_away
 from aegis.detect.shell.doors import through_door
 from aegis.detect.shell.flow import searches_keys
 from aegis.detect.shell.handed import (
@@ -327,6 +328,8 @@ class _Reading:
         return name if name[:1] in "[.=" else program_name(name)
 
     def _ran(self, commands: Sequence[Command]) -> None:
+        if locked := locks_away(commands):
+            self._did("encrypt", "home", "many", (), locked)
         plain = [command for command in commands if command.name[:1] not in "[.="]
         self.facts.ran.extend(runs(plain))
 
@@ -418,6 +421,8 @@ class _Reading:
         self.facts.writes = self.facts.writes or target.lower() not in {"nul", "$null"}
         if is_stream(target):
             self._did("hide", "file", "one", (target,), source or target)
+        if is_of("address", target):
+            self._did("send", "address", "one", (target,), source or target)
         self._place("write", target, source or target, flow)
 
     def _place(self, verb: Verb, path: str, text: str, flow: FileFlow = UNKNOWN) -> None:
