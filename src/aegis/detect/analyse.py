@@ -20,6 +20,7 @@ from aegis.detect.files import UNKNOWN_GAP, Files, Written
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.detect.paths import climbs, is_plain_path, told_by
+from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
 from aegis.detect.restated import Restated
@@ -162,17 +163,22 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         _sql(text, found)
     elif role == "command":
         _shell(text, found, tool)
+        _query(text, found)
     elif role == "code":
         _code(text, found, tool)
+        _query(text, found)
     elif role == "path":
         _path(text, found)
-    elif role in _QUERIES and len(text.value) <= MAX_QUERY and ("(" in text.value or "'" in text.value):
-        from aegis.detect.built_sql import cypher_effects
-
-        for effect in cypher_effects(text.value):
-            found.effect(effect, text)
+    elif role in _QUERIES and (" " in text.value or "(" in text.value):
+        _query(text, found)
     elif role == "url" or (role != "content" and ("://" in text.value or names_metadata(text.value))):
         _url(text, found)
+
+
+def _query(text: Text, found: Gathering) -> None:
+    """Add what a text does as a statement, whatever it is else."""
+    for effect in query_effects(text.value) if len(text.value) <= MAX_QUERY else ():
+        found.effect(effect, text)
 
 
 def analyse_restated(said: Restated, found: Gathering) -> None:

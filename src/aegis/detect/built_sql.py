@@ -1,4 +1,4 @@
-"""Statements that a database builds and runs by itself: `EXEC`, `EXECUTE IMMEDIATE`, `PREPARE`, `DO`; and Cypher.
+"""Statements that a database builds and runs by itself: `EXEC`, `EXECUTE IMMEDIATE`, `PREPARE`, `DO`.
 
 Constants are followed through concatenation, `CONCAT`, `CHAR`, `REPLACE`, `FORMAT` and variables of the same text, so
 that what is run is read like any other statement. What comes from a table or a parameter is left out.
@@ -13,7 +13,6 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of
 
@@ -195,51 +194,3 @@ def _function(name: str, tokens: Sequence[Token], at: int, variables: dict[str, 
             text = next((text.replace(sign, argument, 1) for sign in ("%I", "%s", "%L") if sign in text), text)
         return _Text(text, end)
     return None
-
-
-# Cypher, the language of graph databases, as far as it destroys or reaches out.
-
-_CYPHER: Final = one_of(
-    r"(?i)\b(?:match|merge|create)\s*\(|\bcall\s+(?:apoc|dbms|db)\.|\bload\s+csv\b|\bdrop\s+(?:database|constraint|index)\b"
-)
-_EVERY_NODE: Final = Lazy(
-    r"(?is)\bmatch\s*(?:\w+\s*=\s*)?\(\s*\w*\s*\)\s*(?:-\s*\[\s*\w*\s*\]\s*-?>?\s*\(\s*\w*\s*\)\s*)?(?:optional\s+match\s[^;]{0,200}?)?(?:with\s+\w+(?:\s+limit\s+\d+)?\s+)?"
-    r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
-)
-_EVERY_OF_LABEL: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
-_SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|remove)\s+\w+[.:]")
-_DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
-_READS_FILE: Final = Lazy(
-    r"(?i)\bload\s+csv\b.{0,60}'(?:file:/+[^']*(?:etc|proc|root|home|users|windows)|https?://(?:169\.254|127\.|localhost|10\.|metadata))"
-)
-_RUNS: Final = Lazy(
-    r"(?i)\bcall\s+(?:apoc\.(?:cypher\.runFile|systemdb\.execute|trigger\.(?:add|install)|custom\.\w+|load\.driver)|dbms\.(?:security\.\w+|killQuer\w+|setConfigValue))"
-)
-
-
-_ITERATED: Final = Lazy(
-    r"(?is)\biterate\s*\(\s*['\"]\s*match\s*\(\s*\w*\s*\)\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{0,200}\bdelete\b"
-)
-_JOINED_TEXTS: Final = Lazy(r"'\s*\+\s*'|\"\s*\+\s*\"")
-
-
-def cypher_effects(text: str) -> list[ResourceEffect]:
-    """What a text of Cypher does; empty for every other text."""
-    if not _CYPHER(text):
-        return []
-    found: list[ResourceEffect] = []
-    shown = text.strip()[:80]
-    text = _JOINED_TEXTS.sub("", text)  # a query that is built of texts and run by a procedure
-    if _EVERY_NODE.search(text) or _ITERATED.search(text):
-        found.append(ResourceEffect("delete", "record", "all", (), "", shown))
-    elif _EVERY_OF_LABEL.search(text):
-        found.append(ResourceEffect("delete", "table", "all", (), "", shown))
-    if _SETS_EVERY.search(text):
-        found.append(ResourceEffect("write", "record", "all", (), "", shown))
-    if _DROPS.search(text):
-        found.append(ResourceEffect("delete", "database", "one", (), "", shown))
-    if _READS_FILE.search(text):
-        found.append(ResourceEffect("read", "credential", "one", (), "", shown))
-    if _RUNS.search(text):
-        found.append(ResourceEffect("permit", "cloud-identity", "one", (), "", shown))
-    return found

@@ -10,7 +10,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.quick import remembered
 from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
-from aegis.detect.tool_words import vocabulary
+from aegis.detect.tool_words import singular, spoken, vocabulary
 
 ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*", ".+"})
 ON: Final = (True, "true", "True", "enabled", "Enabled")
@@ -56,6 +56,8 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                     yield _request("delete", resource, "one", path)
                 elif kinds[-1:] == ["account"]:
                     yield _request("disable", "account", "all", path)
+                elif _is_collection(path_of(path)) and not any(members.get(name) for name in _SENT):
+                    yield _request("delete", "table", "many", path)
         elif last == "_delete_by_query" and (members.get("body") is None or is_everything(members.get("body"))):
             yield _request("delete", "record", "all", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
@@ -88,6 +90,23 @@ def path_of(url: str) -> str:
     return (f"/{rest.partition('/')[2]}" if rest else url).split("#", 1)[0]
 
 
+def _is_collection(path: str) -> bool:
+    """Whether a path names things of one kind and none of them: `/api/v1/customers`, with nothing that selects some."""
+    where, _, query = path.partition("?")
+    *above, last = [part.lower() for part in where.split("/") if part] or [""]
+    known = vocabulary()
+    if singular(last) == last or not last.replace("-", "").replace("_", "").isalpha():
+        return False
+    if not spoken(last).isdisjoint(known.values["smallthings"]) or not all(map(_is_prefix, above)):
+        return False
+    return all(part.partition("=")[0].lower() in known.members["confirms"] for part in query.split("&") if part)
+
+
+def _is_prefix(part: str) -> bool:
+    return part in vocabulary().values["prefixes"] or _VERSION.fullmatch(part) is not None
+
+
+_VERSION: Final = Lazy(r"v?\d{1,4}(?:[.-]\d{1,2}){0,3}(?:alpha\d?|beta\d?)?")
 _LONGEST: Final = 160  # characters of a URL that are shown
 
 

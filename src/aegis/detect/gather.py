@@ -207,6 +207,14 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool)
 
 
+def _brief(raw: Sequence[tuple[str, str, bool]], filed: bool) -> Iterator[str]:
+    """The strings of a large call that say what it does: of what is only written to a file, the short ones."""
+    return (one[1] for one in raw if not filed or len(one[1]) <= _PLAIN_TEXT)
+
+
+_PLAIN_TEXT: Final = 4_096  # characters of a string that can name, select or switch something
+
+
 def gather(subject: FactSubject) -> Facts:
     """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
     raw, total, limits = walk(subject.arguments, subject.limits)
@@ -258,9 +266,10 @@ def gather(subject: FactSubject) -> Facts:
         found.written.extend(written_by(tool, texts))
     for said in restated(tool, subject.arguments) if not limits else ():
         analyse_restated(said, found)
-    if together is not None:
+    if not limits:
         filed = to_files and any(text.role == "path" for text in texts)
-        for member in structured_effects(tool, subject.arguments, together, to_files=filed):
+        strings = together if together is not None else "\n".join(_brief(raw, filed))
+        for member in structured_effects(tool, subject.arguments, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import OFF, ON, plain
+from aegis.detect.quick import remembered
 from aegis.detect.roles import words_of
-from aegis.detect.tool_words import vocabulary
+from aegis.detect.tool_words import Vocabulary, vocabulary
 
 CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
 _POWERFUL: Final = frozenset({
@@ -110,3 +111,124 @@ def _admits(members: Mapping[str, Any]) -> bool:
 _SENSITIVE_PORT: Final = Lazy(
     r"(?:^|\D)(?:22|23|135|445|1433|1521|2375|2376|2379|3306|3389|5432|5900|5984|6379|6443|9200|10250|11211|27017|0-65535)(?:\D|$)|^\*$"
 )
+
+
+# An open source and the ports that it may reach, in one rule or in what stands around it.
+Members = tuple[tuple[str, Any], ...]
+_MOST_RULES: Final = 600  # objects and lists of one call that are looked at
+_DEEPEST: Final = 10
+_INHERITED: Final = ("direction", "protocols")
+
+
+def opened_networks(given: Mapping[str, Any], words: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """The marks of rules that let everybody in, each with the source; `words` say what the call is about."""
+    known = vocabulary()
+    waiting: list[tuple[Any, Members, int]] = [(given, (), 0)]
+    seen = 0
+    while waiting and seen < _MOST_RULES:
+        value, around, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST:
+            continue
+        if isinstance(value, list):
+            waiting.extend((inner, around, depth + 1) for inner in value)
+        elif isinstance(value, dict):
+            here = tuple((plain(str(name)), inner) for name, inner in value.items())
+            own = tuple(
+                one for one in here if is_port(one[0]) or any(one[0] in known.members[kind] for kind in _INHERITED)
+            )
+            ports = any(is_port(name) for name, _ in own)
+            above = (*own, *(one for one in around if not (ports and is_port(one[0]))))
+            yield from _let_in(here, above, words, known)
+            waiting.extend(
+                (inner, above, depth + 1)
+                for name, inner in here
+                if isinstance(inner, (dict, list)) and name not in known.values["outward"]
+            )
+
+
+@remembered
+def is_source(name: str) -> bool:
+    """Whether a member says where something may come from, by its name in small letters."""
+    members = vocabulary().members
+    if name in members["sources"] or name in members["lists"]:
+        return True
+    rest = next((name[len(word) :] for word in _FROM if name.startswith(word)), "")
+    return rest.rstrip("s46") in _PLACES
+
+
+_FROM: Final = ("source", "src", "remote", "from", "peer", "client", "inbound", "ingress")
+_PLACES: Final = frozenset({
+    "addr", "address", "addresse", "addressprefix", "addressprefixe", "cidr", "cidrblock", "cidrip", "host", "ip",
+    "iprange", "net", "network", "prefix", "range",
+})  # fmt: skip
+
+
+@remembered
+def is_port(name: str) -> bool:
+    """Whether a member says which ports, by its name in small letters."""
+    return name in vocabulary().members["ports"] or (
+        name.startswith(("port", "destinationport", "destport", "dstport", "localport", "publicport", "externalport"))
+        and "forward" not in name
+    )
+
+
+def _let_in(here: Members, above: Members, words: frozenset[str], known: Vocabulary) -> Iterator[tuple[str, str]]:
+    sources = [
+        one
+        for name, value in here
+        if is_source(name)
+        for one in (value if isinstance(value, list) else [value])
+        if isinstance(one, str)
+        and (one.lower() in known.values["networks"] or (one == "*" and name not in known.members["lists"]))
+    ]
+    if not sources and "0.0.0.0" in (edges := {value for _, value in here if isinstance(value, str)}):  # noqa: S104
+        sources = [one for one in edges if one == "255.255.255.255"]
+    if not sources:
+        return
+    said = {str(value)[:_LONGEST].lower() for name, value in above if name in known.members["direction"]}
+    if said & known.values["outward"]:
+        return
+    source = sources[0]
+    yield "open-net", source
+    if any(name in known.members["allowed"] for name, _ in here):
+        yield "every-port", source
+    above = (*above, *_below(here))
+    ports = [(name, value) for name, value in above if is_port(name)]
+    said_ports = [str(one) for _, value in ports for one in (value if isinstance(value, list) else [value])]
+    protocols = {str(value).lower() for name, value in above if name in known.members["protocols"]}
+    numbers = [number for one in said_ports for number in _NUMBER.findall(one)]
+    ends = [int(number) for number in numbers if len(number) <= 5]
+    whole = any(one.strip().lower() in known.values["everyport"] for one in said_ports)
+    is_wide = len(ends) == _EDGES and max(ends) - min(ends) > _WIDE and _is_range(ports)
+    bare = not ports and (
+        not protocols.isdisjoint(known.values["everyprotocol"])
+        # A rule of a firewall that names no port is one for all of them.
+        or (protocols <= _OF_PORTS and not words.isdisjoint(known.members["firewalls"]))
+    )
+    if bare or whole or is_wide:
+        yield "every-port", source
+    elif any(number in known.values["adminports"] for number in numbers):
+        yield "admin-port", source
+
+
+def _below(here: Members) -> Iterator[tuple[str, Any]]:
+    """The members of the objects that a rule holds, one level down: `allowed: [{ports: [443]}]`."""
+    for _, value in here:
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, dict):
+                yield from ((plain(str(name)), inner) for name, inner in one.items())
+
+
+_LONGEST: Final = 160  # characters of a value that says in which direction a rule is
+_OF_PORTS: Final = frozenset({"tcp", "udp", "6", "17"})
+_NUMBER: Final = Lazy(r"\d+")
+_WIDE: Final = 1_000
+_EDGES: Final = 2
+
+
+def _is_range(ports: Sequence[tuple[str, Any]]) -> bool:
+    """Whether two numbers are the ends of a range, and no list of two ports."""
+    return len(ports) > 1 or any(
+        isinstance(value, dict) or (isinstance(value, str) and ("-" in value or ":" in value)) for _, value in ports
+    )

@@ -18,6 +18,7 @@ import orjson
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.roles import words_of
+from aegis.detect.shell.catalogue import builtin_programs
 
 # What tools are called by, and the program whose commands they run.
 _PROGRAMS: Final[Mapping[str, str]] = {
@@ -28,7 +29,14 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "valkey": "redis-cli", "git": "git", "systemctl": "systemctl", "systemd": "systemctl", "etcd": "etcdctl",
     "etcdctl": "etcdctl", "vault": "vault", "heroku": "heroku", "flyctl": "flyctl", "argocd": "argocd",
     "consul": "consul", "nomad": "nomad", "gh": "gh", "rabbitmq": "rabbitmqctl", "ansible": "ansible",
+    "pip": "pip", "npm": "npm", "yarn": "yarn", "pnpm": "pnpm", "apt": "apt-get", "brew": "brew", "cargo": "cargo",
+    "conda": "conda", "poetry": "poetry", "uv": "uv", "composer": "composer",
 }  # fmt: skip
+# Programs that fetch packages, and what they are told to do by the names of tools.
+_PACKAGERS: Final = frozenset(
+    {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer"}
+)
+_FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
@@ -40,6 +48,7 @@ _PARAMETERS: Final = frozenset({"params", "parameters", "kwargs", "options", "fl
 _PLAIN: Final = (
     "resourcetype", "resource", "kind", "resourcename", "name", "names", "release", "releasename", "chart", "key",
     "keys", "container", "image", "remote", "branch", "ref", "refspec", "target", "path", "value", "unit",
+    "packages", "package", "modules", "dependencies", "formula", "crate",
 )  # fmt: skip
 _DEEDS: Final = frozenset({
     "apply", "attach", "authorize", "clean", "create", "deactivate", "delete", "deregister", "destroy", "detach",
@@ -51,6 +60,7 @@ _OF_GCLOUD: Final = frozenset({"compute", "container", "sql", "iam", "projects",
 _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 400  # characters of a value that is put on the line
 _MOST: Final = 40  # words of a line
+_OPTION: Final = Lazy(r"^--?[A-Za-z]")
 _NAME: Final = Lazy(r"^[A-Za-z][\w:.-]{0,63}$")
 
 
@@ -72,6 +82,9 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
         if program is not None:
             if program == "gcloud":
                 return program, tuple(one for one in words[at + 1 :] if one in _OF_GCLOUD)
+            if program in _PACKAGERS:
+                deed = next((one for one in words if one in _FETCHES), None)
+                return (program, (deed,)) if deed is not None else ("", ())
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
     return "", ()
@@ -80,6 +93,15 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
 def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     """The command lines, or the code, that do what a call does; nothing of a call that names no program."""
     program, deed = _program_of(tool)
+    if not program:
+        for value in arguments.values():  # an option in the place of a name, a path or an address
+            if value.__class__ is list:
+                smuggled = any(map(_is_option, value))
+            else:
+                smuggled = value.__class__ is str and value[:1] == "-" and _is_option(value)
+            if smuggled:
+                program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
+                break
     if not program and len(arguments) < len(_OF_CLUSTER):  # most calls
         return []
     members = {_plain(name): _Member(name, value) for name, value in arguments.items()}
@@ -95,13 +117,17 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     if len(words) < 2:
         return []
     found = [Restated(shlex.join(words[:_MOST]), "command")]
-    if program == "redis-cli" and words[1].lower().startswith(("eval", "fcall")):
-        scripts = (match.group() for word in words[2:4] for match in _CALLED.finditer(word))
+    if program == "redis-cli" and "redis." in (script := "\n".join(words[1:_MOST_SCRIPTS])):
+        scripts = (match.group() for match in _CALLED.finditer(script))
         found += [
             Restated(shlex.join([program, *_QUOTED.findall(script)]), "command")
             for script in islice(scripts, _MOST_CALLED)
         ]
     return found
+
+
+def _is_option(value: Any) -> bool:
+    return isinstance(value, str) and _OPTION.match(value) is not None
 
 
 class _Member(NamedTuple):
@@ -113,6 +139,7 @@ class _Member(NamedTuple):
 
 _OF_CLUSTER: Final = frozenset({"kind", "namespace"})
 _MOST_CALLED: Final = 16
+_MOST_SCRIPTS: Final = 5  # words of a line that may be scripts
 _CALLED: Final = Lazy(r"""redis\.p?call\s*\([^)]{1,300}\)""")  # by a script that the server runs
 _QUOTED: Final = Lazy(r"""['"]([^'"]{1,200})['"]""")
 
@@ -167,8 +194,12 @@ def _options(members: Mapping[str, Any], program: str) -> Iterator[str]:
             yield option
             yield orjson.dumps(value).decode()[: 4 * _LONGEST]
         elif isinstance(value, (str, int, float, list)):
-            yield option
-            yield ",".join(_values(value))
+            words = list(_values(value))
+            if any(_OPTION.match(word) for word in words):  # an option in the place of a name is one
+                yield from words
+            else:
+                yield option
+                yield ",".join(words)
 
 
 def _values(value: Any) -> Iterator[str]:

@@ -51,9 +51,11 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.items() for word in words}
-_SQL_TOOL: Final = frozenset(
-    {"sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb"}
-)
+_SQL_TOOL: Final = frozenset({
+    "sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb", "mssql",
+    "sqlserver", "oracle", "mariadb", "redshift", "clickhouse", "cockroachdb", "trino", "presto", "athena",
+    "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql",
+})  # fmt: skip
 _CODE_TOOL: Final = frozenset({
     "code", "csharp", "deno", "dotnet", "golang", "interpreter", "java", "javascript", "jupyter", "node", "notebook",
     "perl", "php", "python", "repl", "ruby", "typescript",

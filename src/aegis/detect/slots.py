@@ -49,7 +49,11 @@ _BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.
 _FITS: Final[Mapping[SlotType, Any]] = {
     "number": Lazy(r"\s*[-+]?[\d.,_ ]+(?:e[-+]?\d+)?\s*[%\pL/°]*\.?\s*"),
     "host": Lazy(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
-    "id": Lazy(r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*"),
+    # With the connection of an identity provider before it: `auth0|91`.
+    "id": Lazy(
+        r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*|"
+        r"(?:auth0|google-oauth2|github|windowslive|facebook|apple|linkedin|samlp|waad|adfs|oidc|okta|oauth2)\|[\w|.@-]+"
+    ),
     "date": Lazy(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
     "email": Lazy(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
     "code": Lazy(r"\s*[\pL\pN.,'’/()&_+: -]+\s*"),

@@ -17,11 +17,11 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
+from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.built_sql import built_statements, cypher_effects
+from aegis.detect.built_sql import built_statements
 from aegis.detect.facts import Effort
-from aegis.detect.quick import one_of
+from aegis.detect.queries import query_effects
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
@@ -145,8 +145,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.too_long |= inner.too_long
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
-    facts.effects.extend(cypher_effects(text))
-    _reaches(text[:MAX_SQL], facts)
+    facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
     administers = _MAKES_ADMIN.search(text[:MAX_SQL])
     if administers is not None:
         facts.signals.append(("sql.grants", administers.group()[:_SHOWN]))
@@ -246,50 +245,6 @@ _GIVES_ALL: Final = Lazy(
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
     r"(?:all\b.{1,200}|\w{1,60})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
-
-
-# The name of a table that records who did what.
-_AUDIT: Final = (
-    r"(?:[\"`\[]?\w+[\"`\]]?\.){0,2}[\"`\[]?(?:\w*_)?(?:audit(?:s|ing|_?(?:log|trail|event|record|entrie)s?|_\w+)?|access_logs?|"
-    r"security_(?:event|log)s?|login_(?:history|event|attempt)s?|activity_logs?|auth_logs?|sign_?in_logs?)\b"
-)
-# What statements do to a server that no parser of theirs says: files, programs, other machines, its guards.
-_ON_SERVER: Final[tuple[tuple[str, Verb, Resource, EffectScope], ...]] = (
-    (r"\bdrop\s+user\s+\S+\s+cascade\b|\bdrop\s+owned\s+by\b|\bdrop\s+tablespace\s+\S+\s+including\b|"
-     r"\bdrop\s+(?:pluggable\s+database|keyspace)\b", "delete", "database", "one"),
-    (r"\balter\s+system\s+set\s+\"?(?:archive_command|archive_cleanup_command|restore_command|recovery_end_command|"
-     r"\w*preload_libraries|ssl_passphrase_command|dynamic_library_path|local_preload)", "persist", "library", "one"),
-    (r"\bcreate\s+(?:or\s+replace\s+)?(?:aggregate\s+)?(?:function|procedure)\b[^;]*\blanguage\s+'?"
-     r"(?:c|plpython\d?u|plperlu|plsh|pltclu|plr)\b|\bcreate\s+(?:aggregate\s+)?function\s+\S+\s+returns\s+\w+\s+soname\b|"
-     r"\bcreate\s+assembly\b", "persist", "library", "one"),
-    (r"\battach\s+(?:database\s+)?['\"](?:[^'\"]{0,200}\.(?:php\d?|phtml|jspx?|aspx?|cgi|pth|service)['\"]|"
-     r"/(?:etc|root|var/www|usr|boot|lib)/)", "write", "program", "one"),
-    (r"\bcopy\s+into\s+'(?:s3|gcs|azure|https?)[^']{0,300}'\s+from\b|\bunload\s*\([^;]*\)\s*to\s+'s3:|"
-     r"\bbackup\s+(?:database|log)\s+[^;]{1,200}\bto\s+(?:disk\s*=\s*n?'\\\\|url\s*=)|\binto\s+outfile\s+s3\b|"
-     r"\bexport\s+data\s+options\s*\(\s*uri\s*=", "send", "database", "one"),
-    (r"\bdisable\s+row\s+level\s+security\b|\bdisable\s+trigger\s+all\b|\balter\s+server\s+audit\b[^;]{0,200}\bstate\s*=\s*off|"
-     r"\bdrop\s+(?:policy|(?:masking|row\s+access)\s+policy|server\s+audit|database\s+audit)\b|^\s*noaudit\b|\bset\s+session_replication_role\s*(?:=|to)\s*'?replica",
-     "disable", "defence", "one"),
-    (r"^\s*(?:purge\s+(?:binary|master)\s+logs|reset\s+master)\b|\bset\s+(?:global|persist)\s+(?:general_log|audit_log\w*|log_bin|"
-     r"log_statement|server_audit_logging)\s*=\s*'?(?:off|0|none)|\balter\s+system\s+set\s+(?:log_\w+|pgaudit\.\w+)\s*(?:=|to)\s*"
-     r"'?(?:off|none|0)\b|\balter\s+(?:database|role|user)\s+\S+\s+set\s+(?:log_\w+|pgaudit\.\w+)\s*(?:=|to)\s*'?(?:off|none)\b",
-     "disable", "log", "one"),
-    (rf"\b(?:delete\s+from|truncate(?:\s+table)?|drop\s+table(?:\s+if\s+exists)?|update)\s+{_AUDIT}",
-     "delete", "log", "one"),
-    (r"^\s*shutdown\b(?:\s+(?:with\s+nowait|immediate|abort|normal))?\s*;?\s*$", "stop", "process", "all"),
-)  # fmt: skip
-_MAY_REACH: Final = one_of(*(f"(?i){pattern}" for pattern, *_ in _ON_SERVER))
-_REACHES: Final = tuple((Lazy(f"(?i){told[0]}"), told) for told in _ON_SERVER)
-
-
-def _reaches(text: str, facts: SqlFacts) -> None:
-    """Add what a statement does to the server that runs it."""
-    if not _MAY_REACH(text):
-        return
-    for pattern, (_, verb, resource, scope) in _REACHES:
-        match = pattern.search(text)
-        if match is not None:
-            facts.effects.append(ResourceEffect(verb, resource, scope, (), "", match.group()[:_SHOWN]))
 
 
 def _change(node: exp.Expr, facts: SqlFacts) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final
 
 from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ALL, is_everything, of_request, plain
-from aegis.detect.mutations import mutations
 from aegis.detect.permissions import given_rights, is_highest
+from aegis.detect.queries import mutations_of, query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
@@ -49,8 +50,11 @@ _MAY_TELL: Final = one_of(
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
-    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles"
+    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles",
+    # Statements that stand where texts for people may.
+    r"(?i)\|\s*delete\b|<delete>",
 )
+_STATEMENT: Final = 1
 
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
@@ -70,20 +74,27 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
     requests = not names.isdisjoint(_OF_REQUEST)
-    if speaks(tool) or requests or "mutation" in together or not names.isdisjoint(_ACTIONS):
-        found.extend(tool_deeds(tool, arguments))
-    if "mutation" in together:
-        for name, text in arguments.items():
-            for field, given in mutations(text, arguments.get("variables")) if isinstance(text, str) else ():
-                shown = [*(_deleted(field, given) if _may_delete(field) else ()), *_told(given, field)]
-                found.extend(Told(f"/{escape(str(name))}", one.effect) for one in shown)
-    if requests or _MAY_TELL(together):
+    changes = mutations_of(arguments) if "mutation" in together else []
+    if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
+        found.extend(tool_deeds(tool, arguments, changes))
+    for change in changes:
+        deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
+        found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
+        if not change.field:
+            unread = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
+            found.append(Told(change.pointer, unread))
+    telling = _MAY_TELL(together)
+    if requests or telling:
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
             found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
             for name, inner in value.items():
                 for text in inner if isinstance(inner, list) else [inner]:
-                    if isinstance(text, str) and _MANIFEST(text):
+                    if not isinstance(text, str):
+                        continue
+                    if _STATEMENT in telling and not to_files:
+                        found.extend(Told(f"{pointer}/{escape(str(name))}", one) for one in query_effects(text))
+                    if _MANIFEST(text):
                         told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
                         # What is only written is a document still, unless it hands over the whole machine.
                         found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
@@ -197,6 +208,7 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
             )
 
 
+_SWITCHED_ON: Final = Lazy(r"(?m)^[\s-]*\"?(\w{1,40})\"?\s*:\s*true\s*(?:#.*)?$")
 _TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
 
 
@@ -205,10 +217,14 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
     if _TERRAFORM.search(text) is not None:
         documents: list[Any] = [parsed_hcl(text)]
     else:
+        given = text.split("\n---", _MOST_DOCUMENTS)
         documents = [
             parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
-            for document in text.split("\n---")[:_MOST_DOCUMENTS]
+            for document in given[:_MOST_DOCUMENTS]
         ]
+        # Of what is too long to be parsed, what is switched on line by line.
+        unread = [document for document, value in zip_longest(given, documents) if value is None]
+        documents += [dict.fromkeys(_SWITCHED_ON.findall(document), True) for document in unread]
     for value in documents:
         if isinstance(value, dict):
             for _, inner in _objects(value):
@@ -313,6 +329,9 @@ def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
                 yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
     elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and len(members) <= _FEW:
         yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
+    removed = members.get("delete")
+    if isinstance(removed, dict) and is_everything(removed):  # an update of Solr
+        yield ResourceEffect("delete", "record", "all", (), "", "delete")
     deletes = members.get("deletes")
     for one in deletes if isinstance(deletes, list) else ():
         if isinstance(one, dict) and one.get("q") == {} and one.get("limit", 0) == 0:

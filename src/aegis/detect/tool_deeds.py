@@ -15,10 +15,11 @@ from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ALL, is_everything, path_of, plain
 from aegis.detect.extract import readable
-from aegis.detect.mutations import mutations
+from aegis.detect.permissions import is_source, opened_networks
+from aegis.detect.queries import Mutation
 from aegis.detect.resources import host_place
 from aegis.detect.self_running import parsed_json
-from aegis.detect.tool_words import KnownDeed, Vocabulary, letters_in, singular, spoken, vocabulary
+from aegis.detect.tool_words import KnownDeed, Vocabulary, is_throwaway, letters_in, singular, spoken, vocabulary
 
 MOST_MEMBERS: Final = 600  # of one call that are read
 _DEEPEST: Final = 10
@@ -61,18 +62,19 @@ def speaks(tool: str) -> bool:
     return not spoken(tool).isdisjoint(vocabulary().verbs)
 
 
-def tool_deeds(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
-    """The effects that the words of a call show, each once."""
+def tool_deeds(tool: str, arguments: Mapping[str, Any], mutations: Sequence[Mutation] = ()) -> Iterator[Told]:
+    """The effects that the words of a call show, and of the mutations in it, each once."""
     seen: set[str] = set()
-    for asked in _asked(tool, arguments):
+    called = [_Asked(one.pointer, spoken(one.field), one.field, one.given) for one in mutations]
+    for asked in (*called, _asked(tool, arguments)):
         for pointer, effect in _done(asked):
             if effect.name not in seen:
                 seen.add(effect.name)
                 yield Told(pointer, effect)
 
 
-def _asked(tool: str, arguments: Mapping[str, Any]) -> Iterator[_Asked]:
-    """What a call asks for: itself, the request that it makes, and each mutation of a text of GraphQL."""
+def _asked(tool: str, arguments: Mapping[str, Any]) -> _Asked:
+    """What a call asks for by its tool, its action and kind, and the request that it makes."""
     words = spoken(tool)
     known = vocabulary()
     for name, value in arguments.items():
@@ -84,11 +86,8 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> Iterator[_Asked]:
                 words |= spoken(str(next(iter(value))))
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}
-        elif isinstance(value, str) and "mutation" in value:
-            for field, given in mutations(value, arguments.get("variables")):
-                yield _Asked(f"/{escape(str(name))}", spoken(field), field, given)
     requested = _of_method(arguments, known)
-    yield _Asked("", words | requested, tool, arguments, bool(requested))
+    return _Asked("", words | requested, tool, arguments, bool(requested))
 
 
 def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str]:
@@ -195,26 +194,37 @@ def _marks(asked: _Asked, members: Sequence[_Member], known: Vocabulary, wanted:
     What nobody asked for need not be there where it costs a walk of its own.
     """
     found: dict[str, _Member] = {}
+    rare = not _RARE.isdisjoint(wanted)
     for member in members:
         for mark in _marks_of(member, asked, known):
             found.setdefault(mark, member)
+        if rare and isinstance(member.value, str) and len(member.value) <= _LONGEST:
+            for mark in _rare(member, member.value.strip().lower(), known):
+                found.setdefault(mark, member)
+    if "unprotected" not in found and "unprotected" in wanted:
+        _switched_by_name(members, known, found)
     if asked.is_request and asked.words & known.values["production"]:
         found.setdefault("production", _Member("", frozenset(), frozenset(), "path", asked.shown))
-    if asked.pointer and asked.words & _EVERY and not any(_names(member, known) for member in members):
+    is_of_all = (asked.pointer or asked.is_request) and asked.words & _EVERY
+    if is_of_all and not any(_names(member, known) for member in members):
         found.setdefault("all", _Member("", frozenset(), frozenset(), "all", "all"))
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if word in asked.words and asked.words.isdisjoint(_NOT_OPEN):
             found.setdefault(mark, _Member("", frozenset(), frozenset(), word, word))
     if _THROWAWAY in wanted:
         _throwaway(asked, members, known, found)
-    sources = (known.members["sources"], known.members["lists"])
-    opens = len(members) >= MOST_MEMBERS or any(one.name in names for one in members for names in sources)
+    opens = len(members) >= MOST_MEMBERS or any(is_source(one.name) or one.value == _LAST_ADDRESS for one in members)
     if opens and not _OF_NETWORKS.isdisjoint(wanted):
-        found.update(_ports(asked, known))
+        for mark, source in opened_networks(asked.given, asked.words):
+            found[mark] = _Member("", frozenset(), frozenset(), "source", source)
     return found
 
 
+_RARE: Final = frozenset({
+    "address", "boundless", "deletes", "endless", "payee", "some", "telltale", "unlocked", "wild", "wildname",
+})  # fmt: skip
 _THROWAWAY: Final = "throwaway"
+_LAST_ADDRESS: Final = "255.255.255.255"
 _OF_NETWORKS: Final = frozenset({"open-net", "every-port", "admin-port"})
 _EVERY: Final = frozenset({"all", "every", "everything"})
 _NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
@@ -235,6 +245,8 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         yield "zero"
     if _is_short(member, known):
         yield "short"
+    if "limits" in kinds and _NINES.fullmatch(str(value)) is not None:
+        yield "boundless"
     if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
         yield "expires"
     is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
@@ -253,9 +265,11 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         or lowered in known.values["admin"]
         or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
         or plain(lowered.rpartition("/")[2]) in known.values["admin"]
+        or ("groups" in kinds and lowered.rpartition(" ")[2] in known.values["admins"])
         or (lowered in ALL and asked.words & known.members["roles"])
-        or _SUDO.search(value) is not None
     ):
+        yield "admin"
+    if (is_role or "policytexts" in kinds) and _SUDO.search(value) is not None:
         yield "admin"
     if lowered in ALL and "grants" in kinds and asked.words & known.members["roles"]:
         yield "admin"
@@ -264,12 +278,16 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
     if "people" in kinds and lowered.partition("@")[0] in known.values["superuser"]:
         yield "superuser"
     if ("reached" in kinds or not known.members["reached"].isdisjoint(member.above)) and (
-        plain(lowered) in known.values["public"] or (lowered == "*" and "everybody" in kinds)
+        plain(lowered) in known.values["public"]
+        or (lowered == "default" and "scope" in member.above)
+        or ("shared" in kinds and _says_everybody(spoken(value), known))
     ):
         yield "public"
     if "authentication" in kinds and lowered in known.values["off"]:
         yield "public"
     if "defaults" in kinds and lowered in known.values["admits"] and asked.words & known.members["protects"]:
+        yield "unprotected"
+    if "ciphers" in kinds and plain(lowered) in known.values["weak"]:
         yield "unprotected"
     if "branches" in kinds and lowered.rpartition("/")[2] in known.values["main"]:
         yield "main"
@@ -289,6 +307,66 @@ def _marks_of(member: _Member, asked: _Asked, known: Vocabulary) -> Iterator[str
         yield "outside"
 
 
+def _says_everybody(words: frozenset[str], known: Vocabulary) -> bool:
+    return not words.isdisjoint(known.values["openwords"]) and words.isdisjoint(known.members["shuts"])
+
+
+def _rare(member: _Member, lowered: str, known: Vocabulary) -> Iterator[str]:
+    """The marks of a short value that few deeds ask for."""
+    kinds, name = _kinds(member.words), member.name
+    if "states" in kinds and lowered in known.values["gone"]:
+        yield "deletes"
+    if "states" in kinds and lowered in known.values["unlocked"]:
+        yield "unlocked"
+    if not letters_in(lowered).isdisjoint(known.values["telltale"]):
+        yield "telltale"
+    if "payees" in kinds and any(char.isdigit() for char in lowered):
+        yield "payee"
+    if "*" in lowered and "texts" not in kinds:
+        yield "wild"
+        if name in known.members["hosts"]:
+            yield "wildname"
+    if "lasts" in kinds and (lowered in known.values["endless"] or _YEARS.fullmatch(lowered) is not None):
+        yield "endless"
+    if "limits" in kinds and lowered in known.values["endless"]:
+        yield "boundless"
+    if "idents" in kinds and lowered not in ALL:
+        yield "some"
+    if lowered[-1:].isdigit() and host_place(lowered) == "address":
+        yield "address"
+
+
+_YEARS: Final = Lazy(r"(?:\d{4,}h|\d{3,}d|\d{2,}w|p\d+y|\d+ ?y(?:ears?)?)")
+
+
+def _switched_by_name(members: Sequence[_Member], known: Vocabulary, found: dict[str, _Member]) -> None:
+    """Mark what is switched off by a name beside the switch: `{"flag": "require-mfa", "on": false}`."""
+    switches = [one for one in members if _is_off(one, known)]
+    if not switches:
+        return
+    guards = {
+        one.pointer.rpartition("/")[0]
+        for one in members
+        if isinstance(one.value, str) and _names(one, known) and spoken(one.value) & known.values["safeguards"]
+    }
+    for one in switches if guards else ():
+        above = one.pointer
+        for _ in range(_NEAR):
+            above = above.rpartition("/")[0]
+            if above in guards:
+                found["unprotected"] = one
+                return
+
+
+_NEAR: Final = 3  # objects between a switch and the name of what it switches
+
+
+def _is_off(member: _Member, known: Vocabulary) -> bool:
+    """Whether a member is a bare switch that is off, or the value nothing."""
+    is_bare = bool(member.words) and member.words <= known.members["switches"]
+    return is_bare and (member.value == 0 or _switch(member.value, known) is False)
+
+
 def _switch(value: Any, known: Vocabulary) -> bool | None:
     """Whether a value switches something on or off; nothing for every other value."""
     if isinstance(value, str):
@@ -301,7 +379,11 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
     """What a member says that is switched on, or off."""
     words, kinds = member.words, _kinds(member.words)
     own = words - known.members["switches"]
+    if on and "holds" in kinds and "negates" not in kinds:
+        return  # `enable_purge_protection: true`
     if on:
+        if "weakens" in kinds and words & known.members["negates"]:
+            yield "unprotected"
         if "forces" in kinds:
             yield "force"
         if words & _EVERY and "any" not in kinds:
@@ -324,7 +406,7 @@ def _switched(member: _Member, asked: _Asked, on: bool, known: Vocabulary) -> It
         yield "unhidden"
     if "readonly" in kinds:
         yield "writable"
-    if "negates" in kinds:
+    if "negates" in kinds or "may" in kinds:
         return
     # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.
     said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
@@ -356,6 +438,7 @@ def _is_short(member: _Member, known: Vocabulary) -> bool:
     return int(text[:_LONGEST_DEED]) <= least
 
 
+_NINES: Final = Lazy(r"9{6,}(?:\.9+)?")
 _SHORT_MS: Final = 3_600_000
 _SHORT_SECONDS: Final = 3_600
 # Rights that reach everything in directories, mail and customers' records, by the names that vendors gave them.
@@ -363,7 +446,9 @@ _POWERS: Final = Lazy(
     r"(?i)\b(?:RoleManagement|Directory|AppRoleAssignment|Application|User|Mail|Files|Sites)\.(?:ReadWrite|FullControl|Manage)\.(?:All|Directory)|"
     r"ModifyAll(?:Data|Records)|ManageUsers|AuthorApex|full_access_as_app|\b(?:domain|enterprise|schema) admins\b"
 )
-_SUDO: Final = Lazy(r"\"sudo\"|path\s+\"\*\"|^\s*(?:\*|allow)\s*:\s*\*\s*$")
+_SUDO: Final = Lazy(
+    r"\"sudo\"|path\s+\"\*\"|\b(?:acl|operator)\s*=\s*\"write\"|_prefix\s+\"\"\s*\{\s*policy\s*=\s*\"write\"|namespace\s+\"\*\"\s*\{\s*policy\s*=\s*\"write\"|^\s*(?:\*|allow)\s*:\s*\*\s*$"
+)
 # A condition that every row or document fulfils, in the languages of forges, trackers and shops.
 _ALWAYS: Final = Lazy(
     r"(?i)^\s*(?:\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
@@ -396,7 +481,7 @@ def _throwaway(asked: _Asked, members: Sequence[_Member], known: Vocabulary, fou
     things = [*own, *(member for member in others if member.name in known.members["generic"])] if own else others
     in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
     for judged in (spaces if in_space else (), things or (spaces if "namespace" in asked.words else ())):
-        if judged and all(_is_throwaway(str(member.value), known) for member in judged):
+        if judged and all(is_throwaway(str(member.value)) for member in judged):
             found[_THROWAWAY] = judged[0]
             return
 
@@ -405,93 +490,3 @@ def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a call names only what was made to be thrown away."""
     asked = _Asked("", spoken(deed), deed, arguments)
     return _THROWAWAY in _marks(asked, _members(arguments), vocabulary(), frozenset({_THROWAWAY}))
-
-
-def _is_throwaway(value: str, known: Vocabulary) -> bool:
-    """Whether a name says that what it names was made to be thrown away."""
-    lowered = value.lower()
-    if not value.isascii() or ".." in value or any(sign in value for sign in "*?,;%$"):
-        return False
-    said = letters_in(lowered)
-    return not said & known.values["production"] and (
-        bool(said & known.values["throwaway"]) or _NUMBERED.search(lowered) is not None
-    )
-
-
-_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a request to merge
-
-
-# Networks: an open source and the ports that it may reach, in one rule or in what stands around it.
-_INHERITED: Final = ("ports", "direction", "protocols")
-
-
-def _ports(asked: _Asked, known: Vocabulary) -> Iterator[tuple[str, _Member]]:
-    """The marks of a rule that lets everybody in."""
-    waiting: list[tuple[Any, tuple[tuple[str, Any], ...], int]] = [(asked.given, (), 0)]
-    seen = 0
-    while waiting and seen < MOST_MEMBERS:
-        value, around, depth = waiting.pop()
-        seen += 1
-        if depth > _DEEPEST:
-            continue
-        if isinstance(value, list):
-            waiting.extend((inner, around, depth + 1) for inner in value)
-        elif isinstance(value, dict):
-            here = tuple((plain(str(name)), inner) for name, inner in value.items())
-            own = tuple(one for one in here if any(one[0] in known.members[kind] for kind in _INHERITED))
-            ports = any(one[0] in known.members["ports"] for one in own)
-            above = (*own, *(one for one in around if not (ports and one[0] in known.members["ports"])))
-            yield from _opened(here, above, known)
-            waiting.extend((inner, above, depth + 1) for inner in value.values() if isinstance(inner, (dict, list)))
-
-
-def _opened(
-    here: tuple[tuple[str, Any], ...], above: tuple[tuple[str, Any], ...], known: Vocabulary
-) -> Iterator[tuple[str, _Member]]:
-    sources = [
-        one
-        for name, value in here
-        if name in known.members["sources"] or name in known.members["lists"]
-        for one in (value if isinstance(value, list) else [value])
-        if isinstance(one, str)
-        and (one.lower() in known.values["networks"] or (one in ("*", "any") and name in known.members["sources"]))
-    ]
-    if not sources:
-        return
-    said = {str(value)[:_LONGEST].lower() for name, value in above if name in known.members["direction"]}
-    if said & known.values["outward"]:
-        return
-    member = _Member("", frozenset(), frozenset(), "source", sources[0])
-    yield "open-net", member
-    if any(name in known.members["allowed"] for name, _ in here):
-        yield "every-port", member
-    above = (*above, *_below(here))
-    ports = [(name, value) for name, value in above if name in known.members["ports"]]
-    said_ports = [str(one) for _, value in ports for one in (value if isinstance(value, list) else [value])]
-    protocols = {str(value).lower() for name, value in above if name in known.members["protocols"]}
-    numbers = [number for one in said_ports for number in _NUMBER.findall(one)]
-    edges = [int(number) for number in numbers if len(number) <= 5]
-    whole = any(one.strip().lower() in known.values["everyport"] for one in said_ports)
-    is_wide = len(edges) == _EDGES and max(edges) - min(edges) > _WIDE and _is_range(ports)
-    if (not ports and protocols & known.values["everyprotocol"]) or whole or is_wide:
-        yield "every-port", member
-    elif any(number in known.values["adminports"] for number in numbers):
-        yield "admin-port", member
-
-
-def _below(here: tuple[tuple[str, Any], ...]) -> Iterator[tuple[str, Any]]:
-    """The members of the objects that a rule holds, one level down: `allowed: [{ports: [443]}]`."""
-    for _, value in here:
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                yield from ((plain(str(name)), inner) for name, inner in one.items())
-
-
-_NUMBER: Final = Lazy(r"\d+")
-_WIDE: Final = 1_000
-_EDGES: Final = 2
-
-
-def _is_range(ports: Sequence[tuple[str, Any]]) -> bool:
-    """Whether two numbers are the ends of a range, and no list of two ports."""
-    return len(ports) > 1 or any(isinstance(value, str) and ("-" in value or ":" in value) for _, value in ports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from string import ascii_lowercase
@@ -12,6 +12,8 @@ import msgspec
 import re2
 
 from aegis.core.effects import ResourceEffect, names_matched
+from aegis.core.patterns import Lazy
+from aegis.detect.quick import one_of
 from aegis.detect.roles import words_of
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
@@ -24,7 +26,11 @@ MARKS: Final = frozenset({
     "main",  # the branch that everybody builds on
     "force", "zero", "public", "admin", "superuser", "unprotected", "writable", "short",
     "open-net", "every-port", "admin-port", "audit", "vital-record", "outside", "unrecoverable",
-    "unhidden", "deletes", "guarding", "expires", "person",
+    "unhidden", "deletes", "guarding", "expires", "person", "unlocked", "endless", "boundless", "payee", "telltale",
+    "wild",  # a name with a wildcard in it
+    "wildname",  # a host with one
+    "address",  # a machine of the Internet by its number
+    "some",  # named one by one
 })  # fmt: skip
 
 
@@ -65,6 +71,19 @@ class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     passes: tuple[str, ...] = ()
 
 
+class ToolStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """An effect of a statement in the language of a database or a search, by a pattern without regard to case.
+
+    One with `only_sql` is looked for where a text is known to be SQL: elsewhere its words may be anybody's.
+    """
+
+    does: str
+    pattern: str
+    only_sql: bool = False
+    found: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
+
+
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of what tools do: `verbs` and `things` are classes of words, `members` are names with a meaning."""
 
@@ -75,6 +94,7 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     values: Mapping[str, tuple[str, ...]] = {}
     deeds: tuple[ToolDeed, ...] = ()
     requests: tuple[ToolRequest, ...] = ()
+    statements: tuple[ToolStatement, ...] = ()
 
 
 class KnownDeed(NamedTuple):
@@ -96,6 +116,13 @@ class KnownRequest(NamedTuple):
     effect: ResourceEffect
 
 
+class KnownStatements(NamedTuple):
+    """Which of its statements may occur in a text, as numbers, and each with its pattern."""
+
+    may: Callable[[str], list[int]]
+    each: tuple[tuple[Any, ResourceEffect], ...]
+
+
 class Vocabulary(NamedTuple):
     """Every word with the verbs that it stands for, members and values by their meaning, and deeds by their verbs."""
 
@@ -104,6 +131,15 @@ class Vocabulary(NamedTuple):
     values: Mapping[str, frozenset[str]]
     deeds: Mapping[str, tuple[KnownDeed, ...]]
     requests: tuple[KnownRequest, ...]
+
+
+@cache
+def statements(*, sql: bool) -> KnownStatements:
+    """The statements of every language, those that are looked for in SQL alone among them or not."""
+    told = [one for file in builtin_tools() for one in file.statements if sql or not one.only_sql]
+    patterns = [f"(?i){one.pattern}" for one in told]
+    known = tuple((Lazy(pattern), effect_of(one.does)) for pattern, one in zip(patterns, told, strict=True))
+    return KnownStatements(one_of(*patterns), known)
 
 
 @cache
@@ -189,6 +225,23 @@ def letters_in(lowered: str) -> frozenset[str]:
     return frozenset(lowered.translate(_LETTERS).split())
 
 
+def is_throwaway(value: str) -> bool:
+    """Whether a name says that what it names was made to be thrown away, and nothing that others live on."""
+    known = vocabulary()
+    lowered = value.lower()
+    if not value.isascii() or ".." in value or any(sign in value for sign in "*?,;%$"):
+        return False
+    said = letters_in(lowered)
+    if not said.isdisjoint(known.values["production"]) or not said.isdisjoint(known.values["lived"]):
+        return False
+    if any(word.startswith("prod") and not word.startswith("product") for word in said):
+        return False  # `prodeu-test`
+    return not said.isdisjoint(known.values["throwaway"]) or _NUMBERED.search(lowered) is not None
+
+
+_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a request to merge
+
+
 def singular(word: str) -> str:
     """A word as one thing."""
     if word.endswith("ies") and len(word) > 4:
@@ -228,7 +281,7 @@ def _checked(name: str, text: str) -> ToolFile:
     except msgspec.ValidationError as error:
         raise ConfigError((Problem(message=str(error), file=name),)) from error
     problems = []
-    described: tuple[ToolDeed | ToolRequest, ...] = (*file.deeds, *file.requests)
+    described: tuple[ToolDeed | ToolRequest | ToolStatement, ...] = (*file.deeds, *file.requests, *file.statements)
     for one in described:
         if not one.found or not one.passes:
             problems.append(Problem(message=f"`{one.does}` needs a `found` and a `pass` example", file=name))

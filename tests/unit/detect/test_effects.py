@@ -12,7 +12,7 @@ from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_
 from aegis.detect.endpoints import requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.gather import gather
-from aegis.detect.mutations import mutations
+from aegis.detect.queries import mutations, mutations_of, query_effects
 from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
 from aegis.detect.tool_deeds import tool_deeds
 from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
@@ -104,7 +104,8 @@ def test_every_deed_of_a_tool_is_found_in_its_examples_and_nothing_in_those_besi
 
 
 def _bare(example: ToolExample) -> list[ResourceEffect]:
-    found = [told.effect for told in tool_deeds(example.tool, example.arguments)]
+    changes = mutations_of(example.arguments)
+    found = [told.effect for told in tool_deeds(example.tool, example.arguments, changes)]
     return [one._replace(values=(), evidence="") for one in found]
 
 
@@ -120,7 +121,42 @@ def test_every_request_of_the_table_is_found_in_its_examples_and_nothing_in_thos
     assert wrong == []
 
 
+def test_every_statement_of_a_language_is_found_in_its_examples_and_nothing_in_those_beside_them() -> None:
+    wrong = []
+    for one in (one for file in _TOOLS for one in file.statements):
+        for text in (*one.found, *one.passes):
+            found = {effect.name for effect in query_effects(text, sql=one.only_sql)}
+            if (effect_of(one.does).name in found) if text in one.found else not found:
+                continue
+            wrong.append((one.does, text, found))
+    assert wrong == []
+
+
 def test_a_document_that_begins_again_and_again_is_read_in_bounded_steps() -> None:
     plain = "mutation { deleteUser(id: 1) { ok } }\n"
     assert len(list(mutations(plain * 300, {}))) == 300
     assert len(list(mutations("}mutation{a(" * 1_300, {}))) < 50  # each of which goes on to the end of the text
+
+
+@pytest.mark.parametrize("padding", ["# nothing\n" * 4_000, " \n," * 40_000, "query { " + "a b " * 20_000 + "} "])
+def test_a_mutation_is_found_however_much_stands_before_it(padding: str) -> None:
+    facts = gather(_call("graphql", {"query": f"{padding}mutation {{ deleteAllUsers {{ ok }} }}"}))
+    assert facts.resource_effects
+    assert not gather(_call("graphql", {"query": f"{padding}query {{ users {{ id }} }}"})).resource_effects
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("delete_namespace", {"name": "production"}),
+        ("update_user", {"id": "7", "role": "admin"}),
+        ("k8s_apply", {"manifest": f"# {'x' * 20_000}\napiVersion: v1\nkind: Pod\nspec:\n  hostPID: true\n"}),
+        ("k8s_apply", {"manifest": "kind: ConfigMap\n---\n" * 20 + "apiVersion: v1\nspec:\n  privileged: true\n"}),
+    ],
+)
+def test_a_large_call_is_read_by_its_members_as_a_small_one_is(tool: str, arguments: dict[str, str]) -> None:
+    assert gather(_call(tool, {**arguments, "note": "all is well " * 2_000})).resource_effects
+
+
+def _call(tool: str, arguments: dict[str, str]) -> FactSubject:
+    return FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits())

@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.core.effects import names_matched
-from aegis.detect.built_sql import built_statements, cypher_effects
+from aegis.detect.built_sql import built_statements
 from aegis.detect.code import LANGUAGES, MAX_CODE, CodeLanguage, analyse_code, parse_code
 from aegis.detect.facts import Effort
 from aegis.detect.languages.calls import builtin_calls
 from aegis.detect.languages.syntax import language_of
+from aegis.detect.queries import query_effects
 
 _FOUND = [(file.languages[0], one.code, one.effect) for file in builtin_calls() for one in file.examples.found]
 _PASS = [(file.languages[0], code) for file in builtin_calls() for code in file.examples.passes]
@@ -60,7 +61,7 @@ def test_a_text_that_no_grammar_closes_is_not_read_whole(language: CodeLanguage,
 @given(st.text(alphabet=st.sampled_from("ExecDROPTABLE '|+(),;$@:=\n concat char 65"), max_size=300))
 def test_statements_that_are_built_are_read_without_failing(text: str) -> None:
     built_statements(text)
-    cypher_effects(text)
+    query_effects(text)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from aegis.detect.slots import _NAMES, misfit, slot_type
         ("hostname", "a.example`id`", "syntax"),
         ("order_id", "INV-2024/7 (copy)", ""),
         ("order_id", "7' or '1'='1", "syntax"),
+        ("user_id", "auth0|91", ""),
+        ("user_id", "auth0|91;id", "syntax"),
         ("startDate", "next Friday, 9:00", ""),
         ("startDate", "2024-01-01{{7*7}}", "syntax"),
         ("email", "Conan O'Brien <conan@example.com>, eve@example.com", ""),

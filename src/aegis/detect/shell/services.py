@@ -18,6 +18,7 @@ from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did
 from aegis.detect.shell.words import FED
+from aegis.detect.tool_words import is_throwaway
 
 
 class _Words(NamedTuple):
@@ -99,8 +100,23 @@ def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
         return _push(command, words)
     for one in deeds:
         if one.needs <= words and not one.unless & words and (one.needs or command.args):
-            return one.signal
+            return "" if _is_thrown_away(name, one, command) else one.signal
     return ""
+
+
+_NAMESPACES: Final = frozenset({"namespace", "namespaces", "ns", "project"})
+
+
+def _is_thrown_away(name: str, deed: _Words, command: Command) -> bool:
+    """Whether a cluster loses only namespaces that were made to be thrown away: `kubectl delete ns pr-4411`."""
+    if name not in {"kubectl", "oc"} or deed.needs.isdisjoint(_NAMESPACES):
+        return False
+    named = [word for word in command.args if not word.startswith("-") and word.lower() not in deed.needs]
+    unasked = all(word.partition("=")[0] in _UNASKED for word in command.args if word.startswith("-"))
+    return bool(named) and unasked and all(map(is_throwaway, named))
+
+
+_UNASKED: Final = frozenset({"--wait", "--ignore-not-found", "--now", "--timeout", "--grace-period"})
 
 
 def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:

@@ -1,0 +1,215 @@
+"""What texts of query languages change: statements of their own verbs, Cypher, and mutations of GraphQL.
+
+Statements are patterns with effects, in `data/tools`. A field of a `mutation` is read as a call of its own name: only
+what is asked of the server at its outermost level counts (GraphQL, October 2021, 6.2.2), and values are followed to the
+variables of the same call. A text of another kind gives nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import re2
+
+from aegis.core.effects import ResourceEffect
+from aegis.core.json import escape
+from aegis.core.patterns import Lazy
+from aegis.detect.extract import readable
+from aegis.detect.quick import one_of
+from aegis.detect.self_running import parsed_json
+from aegis.detect.tool_words import statements
+
+_SHOWN: Final = 80
+
+
+def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
+    """What a text does in the language of a database, a store or a search; empty for every other text."""
+    found = _cypher(text)
+    known = statements(sql=sql)
+    for number in known.may(text):
+        pattern, effect = known.each[number]
+        match = pattern.search(text)
+        if match is not None:
+            found.append(effect._replace(evidence=match.group().strip()[:_SHOWN]))
+    return found
+
+
+# Cypher, the language of graph databases, as far as it destroys or reaches out.
+
+_CYPHER: Final = one_of(
+    r"(?i)\b(?:match|merge|create)\s*\(|\bcall\s+(?:apoc|dbms|db)\.|\bload\s+csv\b|\bdrop\s+(?:database|constraint|index)\b"
+)
+_EVERY_NODE: Final = Lazy(
+    r"(?is)\bmatch\s*(?:\w+\s*=\s*)?\(\s*\w*\s*\)\s*(?:-\s*\[\s*\w*\s*\]\s*-?>?\s*\(\s*\w*\s*\)\s*)?(?:optional\s+match\s[^;]{0,200}?)?(?:with\s+\w+(?:\s+limit\s+\d+)?\s+)?"
+    r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
+)
+_EVERY_OF_LABEL: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
+_SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|remove)\s+\w+[.:]")
+_DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
+_READS_FILE: Final = Lazy(
+    r"(?i)\bload\s+csv\b.{0,60}'(?:file:/+[^']*(?:etc|proc|root|home|users|windows)|https?://(?:169\.254|127\.|localhost|10\.|metadata))"
+)
+_RUNS: Final = Lazy(
+    r"(?i)\bcall\s+(?:apoc\.(?:cypher\.runFile|systemdb\.execute|trigger\.(?:add|install)|custom\.\w+|load\.driver)|dbms\.(?:security\.\w+|killQuer\w+|setConfigValue))"
+)
+
+
+_ITERATED: Final = Lazy(
+    r"(?is)\biterate\s*\(\s*['\"]\s*match\s*\(\s*\w*\s*\)\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{0,200}\bdelete\b"
+)
+_JOINED_TEXTS: Final = Lazy(r"'\s*\+\s*'|\"\s*\+\s*\"")
+
+
+def _cypher(text: str) -> list[ResourceEffect]:
+    """What a text of Cypher does; empty for every other text."""
+    if not _CYPHER(text):
+        return []
+    found: list[ResourceEffect] = []
+    shown = text.strip()[:_SHOWN]
+    text = _JOINED_TEXTS.sub("", text)  # a query that is built of texts and run by a procedure
+    if _EVERY_NODE.search(text) or _ITERATED.search(text):
+        found.append(ResourceEffect("delete", "record", "all", (), "", shown))
+    elif _EVERY_OF_LABEL.search(text):
+        found.append(ResourceEffect("delete", "table", "all", (), "", shown))
+    if _SETS_EVERY.search(text):
+        found.append(ResourceEffect("write", "record", "all", (), "", shown))
+    if _DROPS.search(text):
+        found.append(ResourceEffect("delete", "database", "one", (), "", shown))
+    if _READS_FILE.search(text):
+        found.append(ResourceEffect("read", "credential", "one", (), "", shown))
+    if _RUNS.search(text):
+        found.append(ResourceEffect("permit", "cloud-identity", "one", (), "", shown))
+    return found
+
+
+# GraphQL.
+
+_TOKEN: Final = re2.compile(r'"""|"(?:[^"\\\n]|\\.)*"|\$?[A-Za-z_]\w*|-?\d[\d.eE+-]*|[{}()\[\]:!=@|&]|\.\.\.|#[^\n]*')
+_MUTATION: Final = "mutation"
+_LONGEST: Final = 65_536  # characters of a document that are read, without those that say nothing
+_STEPS: Final = 4  # for a token of a document; a plain one takes each once
+_MOST_PLACES: Final = 600  # values of a call that are looked at for documents
+_DEEPEST: Final = 16
+_WORDS: Final[Mapping[str, Any]] = {"true": True, "false": False, "null": None}
+
+
+class Mutation(NamedTuple):
+    """A change that a document asks for: where the document stands, the field and what it is given."""
+
+    pointer: str
+    field: str
+    given: dict[str, Any]
+
+
+def mutations_of(arguments: Mapping[str, Any]) -> list[Mutation]:
+    """Every change that the documents of a call ask for, in texts of JSON as well.
+
+    A document that is too long to be read asks for one without a name.
+    """
+    found: list[Mutation] = []
+    waiting: list[tuple[str, Any, Any]] = [("", arguments, None)]
+    seen = 0
+    while waiting and seen < _MOST_PLACES:
+        pointer, value, variables = waiting.pop()
+        seen += 1
+        if isinstance(value, dict):
+            given = value.get("variables")
+            waiting.extend((f"{pointer}/{escape(str(name))}", inner, given) for name, inner in value.items())
+        elif isinstance(value, list):
+            waiting.extend((f"{pointer}/{at}", inner, variables) for at, inner in enumerate(value))
+        elif isinstance(value, str) and _MUTATION in value:
+            inner = parsed_json(value) if value.lstrip()[:1] in ("{", "[") and '"' in value else None
+            if inner is not None:
+                waiting.append((pointer, inner, None))
+            elif len(value) > _LONGEST and len(value := _SAYS_NOTHING.sub(" ", value)) > _LONGEST:
+                found.append(Mutation(pointer, "", {}))
+            else:
+                found.extend(Mutation(pointer, field, given) for field, given in mutations(value, variables))
+    return found
+
+
+_SAYS_NOTHING: Final = re2.compile(r"#[^\n]*\n|[\s,]{2,}")
+
+
+def mutations(text: str, variables: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The fields of every mutation in a document, with their arguments; those of an `input` stand for themselves."""
+    if len(text) > _LONGEST or _MUTATION not in text:
+        return
+    tokens = [token for token in _TOKEN.findall(readable(text)[0]) if token[0] != "#"]
+    given = variables if isinstance(variables, dict) else {}
+    fields = _Fields(tokens, given)
+    for at, token in enumerate(tokens):
+        if token == _MUTATION and (not at or tokens[at - 1] == "}"):
+            yield from fields.read(at + 1)
+
+
+class _Fields:
+    def __init__(self, tokens: list[str], variables: Mapping[str, Any]):
+        self._tokens = tokens
+        self._variables = variables
+        self._at = 0
+        # Whatever begins again and again in one document is read that often and no more.
+        self._left = _STEPS * len(tokens)
+
+    def _next(self) -> str:
+        self._left -= 1
+        self._at += 1
+        return self._tokens[self._at - 1] if self._at <= len(self._tokens) else ""
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._left > 0 and self._at < len(self._tokens) else ""
+
+    def read(self, at: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        self._at = at
+        while self._peek() not in ("{", "}", ""):  # a name, declarations of variables, directives
+            if self._next() == "(":
+                self._skip("(", ")")
+        self._at += 1
+        while self._peek() not in ("}", ""):
+            name = self._next()
+            if self._peek() == ":":  # another name for the answer
+                self._at += 1
+                name = self._next()
+            arguments: dict[str, Any] = {}
+            if self._peek() == "(":
+                self._at += 1
+                arguments = self._members(")", 0)
+            if self._peek() == "{":
+                self._at += 1
+                self._skip("{", "}")
+            if name.isidentifier():
+                inner = arguments.pop("input", None)
+                yield name, {**arguments, **inner} if isinstance(inner, dict) else arguments
+
+    def _skip(self, opens: str, closes: str) -> None:
+        depth = 1
+        while depth and self._peek():
+            token = self._next()
+            depth += (token == opens) - (token == closes)
+
+    def _members(self, closes: str, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        while self._peek() not in (closes, ""):
+            name = self._next()
+            if self._peek() == ":":
+                self._at += 1
+                found[name] = self._value(depth + 1)
+        self._at += 1
+        return found
+
+    def _value(self, depth: int) -> Any:
+        sign = self._next()
+        if depth > _DEEPEST:
+            return None
+        if sign == "{":
+            return self._members("}", depth)
+        if sign == "[":
+            items = []
+            while self._peek() not in ("]", ""):
+                items.append(self._value(depth + 1))
+            self._at += 1
+            return items
+        if sign[:1] == "$":
+            return self._variables.get(sign[1:])
+        return sign[1:-1] if sign[:1] == '"' else _WORDS.get(sign, sign)
