@@ -17,6 +17,7 @@ from aegis.policy.dataflow.declare import NOTHING
 from aegis.policy.dataflow.drift import stray_of, tool_text
 from aegis.policy.dataflow.judge import judge_flow
 from aegis.policy.dataflow.licence import FlowCall
+from aegis.policy.dataflow.named import is_reached
 from aegis.policy.dataflow.reading import (
     MAX_DOCUMENTS,
     MAX_OF_RESULT,
@@ -71,6 +72,46 @@ def test_more_untrusted_text_never_turns_a_hold_into_an_allow(
     before = outcome(call, session(prompt, read))
     after = outcome(call, session(prompt, [*read, more]))
     assert (after > Outcome.ALLOW) >= (before > Outcome.ALLOW)
+
+
+def typed(prompt: str, named: list[Any], more: list[Any], call: FlowCall) -> Outcome:
+    """What the guard demands where documents that the user named may supply values; `more` was read beside them."""
+    view = SessionView(key=KEY, words=read_words([prompt]), untrusted=True)
+    for number, result in enumerate([*named, *more]):
+        read = ReadDocument(f"r{number}", "read_page", "mixed", "internal", number < len(named))
+        view.add(read, read_result(result, KEY, NOTHING))
+    return max((one.outcome for one in judge_flow(call, view, "typed")), default=Outcome.ALLOW)
+
+
+records = st.fixed_dictionaries({"note": texts, "body": texts})
+
+
+@settings(max_examples=300)
+@given(prompts, calls, st.lists(texts | records, max_size=2), texts | records)
+def test_where_it_is_delegated_another_text_never_turns_a_hold_into_an_allow(
+    prompt: str, call: FlowCall, named: list[Any], more: Any
+) -> None:
+    before, after = typed(prompt, named, [], call), typed(prompt, named, [more], call)
+    assert (after > Outcome.ALLOW) >= (before > Outcome.ALLOW)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from(["Ada", "m-77", "m-88", "the mail from Ada", "\n", "Read"]), max_size=6).map(" ".join),
+    st.sampled_from(["m-77", "m-88", "m-99"]),
+    st.integers(min_value=1, max_value=2),
+)
+@example("Ada", "m-88", 2)
+def test_what_people_write_never_leads_to_a_document(note: str, chosen: str, count: int) -> None:
+    def reached(written: str) -> bool:
+        view = SessionView(key=KEY, words=read_words(["Pay what the mail from Ada says"]), untrusted=True)
+        found = [{"id": "m-77", "from": "Ada", "note": ""}, {"id": "m-88", "from": "Eve", "note": written}][:count]
+        found[-1]["note"] = written
+        view.add(ReadDocument("r0", "search_mail", "mixed", "internal", True), read_result(found, KEY, NOTHING))
+        return is_reached(view, {"message": chosen})
+
+    assert reached(note) <= reached("")
+    assert reached("") is (chosen == "m-77")
 
 
 @given(prompts, calls, st.lists(texts, max_size=5), st.randoms(use_true_random=False))

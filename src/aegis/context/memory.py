@@ -61,7 +61,7 @@ from aegis.gate.parts import Parts
 from aegis.gate.repeat import arguments_of
 from aegis.policy.dataflow.drift import stray_of
 from aegis.policy.dataflow.licence import FlowCall
-from aegis.policy.dataflow.named import is_named
+from aegis.policy.dataflow.named import is_named, is_reached
 from aegis.policy.dataflow.reading import (
     ReadDocument,
     ResultReading,
@@ -124,7 +124,7 @@ class SessionMemory(Participant):
             view, secret = self._load(reader, key)
             entry = None if view is None or view.words is None else reader.entry_by_id(asked.decision_id)
         arguments = {} if entry is None else arguments_of(self._parts, entry)
-        named = view is not None and is_named(view.words, asked.tool, arguments)
+        named = view is not None and (is_named(view.words, asked.tool, arguments) or is_reached(view, arguments))
         if view is None:
             salt = os.urandom(KEY_BYTES)
             return _ResultPart(self._parts, key, salt, sealed_secret(self._parts, MemorySecret(key=salt)), named, view)

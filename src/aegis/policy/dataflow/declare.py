@@ -10,8 +10,9 @@ from msgspec import Struct, field
 
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
+from aegis.policy.dataflow.forms import read_table
 from aegis.policy.dataflow.values import ValueKind
-from aegis.policy.dataflow.words import lexicon
+from aegis.policy.dataflow.words import NOUNS, lexicon
 
 Does = Literal[
     "read", "fetch", "send", "post", "pay", "share", "account", "book", "create", "modify", "delete", "member",
@@ -23,6 +24,9 @@ Sensitivity = Literal["public", "internal", "confidential", "restricted"]
 SENSITIVITIES: Final[tuple[Sensitivity, ...]] = get_args(Sensitivity)
 FieldTrust = Literal["trusted", "structured", "untrusted"]
 
+FIELDS: Final = {  # what words of a field's name say
+    sort: frozenset(words) for sort, words in read_table("fields.yaml").items() if isinstance(words, list)
+}
 MAX_STRINGS: Final = 512  # of one call that are looked at; beyond it the rest counts as from nowhere
 MAX_CHARS: Final = 262_144
 _PARTS: Final = Lazy(r"[A-Z]+(?:[^a-zA-Z]|$)|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -67,13 +71,19 @@ def name_words(name: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4_096)
+def is_aside(name: str) -> bool:
+    """Whether a field's name says that people note there what comes to their mind beside the record."""
+    return not FIELDS["asides"].isdisjoint(name_words(name))
+
+
+@lru_cache(maxsize=4_096)
 def does_of(tool: str) -> Does:
     """What a tool of that name does; `other` where its words do not say."""
     words = name_words(tool)
     held = frozenset(words)
     if not words:
         return "other"
-    lead = words[0]
+    lead = verb_of(tool)
     if lead in _READING and not held & _ACTING:
         return "fetch" if held & _FETCHED else "read"
     for does, names, leads in lexicon().kinds:
@@ -96,20 +106,62 @@ def does_with(tool: str, arguments: Mapping[str, Any]) -> Does:
             return "pay"
         if does == "read" and held & _PAGED:
             return "fetch"
-        if does == "other" and _is_listing(tool) and held <= _ASKED | frozenset(name_words(tool)):
+        if does in _MISREAD and _is_listing(tool) and _chooses(tool, arguments):
             return "read"
     return does
 
 
 @lru_cache(maxsize=4_096)
+def verb_of(tool: str) -> str:
+    """The verb of a tool's name: its first word, or a later one where the name begins with a thing: `lesson_move`."""
+    words = name_words(tool)
+    if not words:
+        return ""
+    tables, first = lexicon(), words[0]
+    is_thing = first not in tables.acting and first not in _READING
+    if len(words) == 1 or not (is_thing or first in tables.namespaces):
+        return first
+    if words[-1] in _READING:
+        return words[-1]
+    verbs = [word for word in words[1:] if word in tables.acting]
+    clear = next((word for word in verbs if word not in NOUNS and word not in tables.namespaces), "")
+    return clear or (verbs[0] if verbs and is_thing else first)
+
+
+@lru_cache(maxsize=4_096)
 def _is_listing(tool: str) -> bool:
-    """Whether a tool is called by what it shows, without any verb: `bank_transactions`, `guest_folio`."""
+    """Whether a tool is called by what it shows, without any verb: `bank_transactions`, `guest_folio`, `loans_of`."""
     *before, last = name_words(tool) or ("",)
     tables = lexicon()
-    verbs = tables.verbs.keys() | frozenset().union(*(one.asks | one.needs for one in tables.deeds.values()))
-    return last in tables.listings and verbs.isdisjoint(before)
+    if not tables.acting.isdisjoint(before):
+        return False
+    return last in tables.listings or (last in {"of", "for"} and len(before) == 1)
 
 
+def _chooses(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments only choose what is shown: by words for that, and one of them by a short value of its own."""
+    free = [
+        name for name in list(arguments)[:32] if not frozenset(name_words(name)) <= _ASKED | frozenset(name_words(tool))
+    ]
+    if len(free) > 1:
+        return False
+    return not free or (
+        name_words(free[0])[-1:] not in _COUNTED
+        and argument_of("other", free[0]) is None
+        and isinstance(value := arguments[free[0]], str)
+        and len(value) <= _CHOOSING
+        and "\n" not in value
+    )
+
+
+_CHOOSING: Final = 64  # characters of a value that chooses what is shown
+_COUNTED: Final = frozenset(
+    (word,)
+    for word in ("amount", "quantity", "qty", "price", "rate", "sum", "total", "text", "body", "message", "reason")
+)
+
+
+_MISREAD: Final = frozenset({"other", "create"})  # what a listing is taken for: `patient_file` files nothing
 _VAGUE: Final = frozenset({"create", "other", "modify", "read"})
 _ADDRESSED: Final = frozenset({"to", "recipient", "recipients", "email", "cc", "phone", "receiver", "addressee"})
 _WORDED: Final = frozenset({"body", "text", "message", "content", "subject"})
@@ -151,7 +203,9 @@ def flow_of_argument(flow: ToolFlow, does: Does, name: str) -> ArgumentFlow | No
 
 def objects_of(tool: str) -> tuple[str, ...]:
     """The words of a tool's name that may name what it deals with."""
-    return name_words(tool)[1:] or name_words(tool)
+    words = name_words(tool)
+    things = words[:-1] if len(words) > 1 and verb_of(tool) == words[-1] else words[1:]
+    return things or words
 
 
 class ArgumentText(NamedTuple):

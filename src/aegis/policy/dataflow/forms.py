@@ -44,6 +44,7 @@ _MONTH: Final = (
     r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
+_MONTH_ALONE: Final = Lazy(rf"(?i)\b{_MONTH}\b")
 _ORDINALS: Final[tuple[str, ...]] = tuple(ENGLISH["ordinals"])
 _DAY: Final = r"([0-3]?[0-9](?:st|nd|rd|th)?|" + "|".join(_ORDINALS) + ")"
 _DATE: Final = Lazy(
@@ -77,6 +78,14 @@ class SaidDay(NamedTuple):
     month: int
     day: int
 
+    @property
+    def bounds(self) -> int:
+        """The month that the day begins or ends; 0 where it does neither."""
+        return self.month if self.day == 1 or self.day >= _LAST[self.month - 1] else 0
+
+
+_LAST: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
 
 class Forms(NamedTuple):
     """What a text names, in one form each."""
@@ -85,6 +94,7 @@ class Forms(NamedTuple):
     times: frozenset[str]
     numbers: frozenset[float]
     shapes: frozenset[str]
+    months: frozenset[int]  # which it names, with a day or without
 
 
 @lru_cache(maxsize=512)
@@ -93,7 +103,11 @@ def forms_of(text: str) -> Forms:
     text = text[:MAX_CHARS]
     shapes = (shape for match in _SHAPED.finditer(text) if (shape := shape_of(match[0])))
     return Forms(
-        dates=_first(_dates(text)), times=_first(_times(text)), numbers=_first(_numbers(text)), shapes=_first(shapes)
+        dates=_first(_dates(text)),
+        times=_first(_times(text)),
+        numbers=_first(_numbers(text)),
+        shapes=_first(shapes),
+        months=_first(_months(text)),
     )
 
 
@@ -144,6 +158,12 @@ def _dates(text: str) -> Iterator[SaidDay]:
         else:
             month_name, number = (named, its_day) if named else (then, day_first)
             yield from _valid(_MONTHS.index(month_name[:3].lower()) + 1, _day(number))
+
+
+def _months(text: str) -> Iterator[int]:
+    for match in _MONTH_ALONE.finditer(text):
+        if match[0] != "may":  # which is a month with a capital letter alone
+            yield _MONTHS.index(match[1][:3].lower()) + 1
 
 
 def _day(text: str) -> int:

@@ -19,15 +19,16 @@ from aegis.policy.dataflow.declare import (
     ArgumentText,
     Does,
     flow_of_argument,
+    is_aside,
     name_words,
     objects_of,
     strings_of,
+    verb_of,
 )
 from aegis.policy.dataflow.forms import dates_of, is_relative, shape_of
 from aegis.policy.dataflow.licence import FlowCall, is_licensed
 from aegis.policy.dataflow.orders import MAX_SPANS
 from aegis.policy.dataflow.reading import (
-    HEADLINE,
     INSTRUCTION,
     NAMED,
     SECRET,
@@ -36,11 +37,14 @@ from aegis.policy.dataflow.reading import (
     FlowGrant,
     SessionView,
     ValueOrigin,
+    is_field,
+    is_prose_name,
     pairs_of,
+    record_of,
     shingles,
 )
 from aegis.policy.dataflow.values import JoinedTexts, ValueKind, families, find_all, host_of, normalise, tokens
-from aegis.policy.dataflow.words import TrustedWords, lexicon
+from aegis.policy.dataflow.words import TrustedWords, lexicon, stem
 
 Delegation = Literal["never", "grant", "typed"]
 
@@ -52,6 +56,7 @@ _LEAVING: Final = frozenset(
 # Names inside of one's own house: held where an instruction names them, or nothing that was read does.
 _SOFT: Final = frozenset({("person", "send"), ("id", "send"), ("id", "post"), ("id", "member"), ("id", "delete")})
 # A document that is asked for one such value and has two gives none.
+_PAID: Final = {"w": "n"}  # who is paid has an account or a wallet
 _SINGLE: Final = frozenset({"account", "card", "wallet", "phone"})
 _SAID_ONCE: Final = _SINGLE | {"email"}  # who says one of these leaves no other to a document
 _NUMBERED: Final = frozenset({"account", "card", "phone"})
@@ -62,6 +67,7 @@ _NO_TARGETS: Final = frozenset({"read", "fetch"})
 _BINDING: Final = frozenset({"delete", "share", "member", "account", "modify", "book", "pay", "other"})
 _REFERRING: Final = _BINDING | _TELLING  # who tells about a thing names it
 _LONGEST_TARGET: Final = 40  # characters of an argument that names a day or a thing
+_LEAST_NUMBERED: Final = 3  # digits of what is numbered like a thing
 _COPIED: Final = 0.6  # share of an argument's words that stand together in an instruction
 
 
@@ -180,7 +186,7 @@ class _Judging:
         if not first and clean and len(clean) == len(origins) and any(origin.flags & STRUCTURED for origin in clean):
             return True
         if clean and len(clean) == len(origins) and (kind, self.does) in _SOFT:
-            return any(map(_is_field, clean)) or all(map(_is_own, clean))
+            return any(map(is_field, clean)) or all(map(_is_own, clean))
         if self.does == "fetch" and kind == "url" and self._is_linked(normal, origins):
             return True
         is_clean = bool(clean) and len(clean) == len(origins)
@@ -193,11 +199,15 @@ class _Judging:
     def _is_open(self, words: TrustedWords, kind: ValueKind, normal: str) -> bool:
         """Whether the user asks for this deed in so many words, and left it to a document to say where it goes."""
         call = self.call
-        if not words.asks_for(self.does, objects_of(call.tool)) and not words.orders(name_words(call.tool)[:1]):
+        if not words.asks_for(self.does, objects_of(call.tool)) and not words.orders((verb_of(call.tool),)):
             return False
-        if kind == "url" and "?" in normal and words.said.isdisjoint(lexicon().deeds["fetch"].pages):
-            return False  # such an address can carry something out
+        if kind == "url" and ("?" in normal or self.does != "fetch") and not self._speaks_of_pages(words):
+            return False  # such an address can carry something out, or lead those astray who are told it
         return not (kind in _SAID_ONCE and words.names_some(kind) and not self._asks_for_many())
+
+    @staticmethod
+    def _speaks_of_pages(words: TrustedWords) -> bool:
+        return not words.said.isdisjoint(lexicon().deeds["fetch"].pages)
 
     def _is_linked(self, normal: str, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether a page is fetched whose address stands, as it is, in a document that the user named for its links.
@@ -205,7 +215,7 @@ class _Judging:
         An address with a query could carry something out, and one in an instruction is somebody's order.
         """
         words = self.view.words
-        if words is None or "?" in normal or words.said.isdisjoint(lexicon().deeds["fetch"].pages):
+        if words is None or "?" in normal or not self._speaks_of_pages(words):
             return False
         exact = self.view.origins("u", normal)
         return (
@@ -214,9 +224,17 @@ class _Judging:
 
     def _is_only(self, origin: ValueOrigin, kind: ValueKind) -> bool:
         """Whether the document named by the user has a value to give; a singular request and two candidates is none."""
+        family = families(kind)
+        if not is_field(origin) and (_PAID.get(family, family) in self.view.fields or self._is_aside(origin)):
+            return False  # a field that a document has for it goes before what people wrote
         if kind not in _SINGLE or self._asks_for_many():
             return True
         return self.view.candidates_in(origin.document, families(kind)) == 1
+
+    def _is_aside(self, origin: ValueOrigin) -> bool:
+        """Whether a value stands in what people note beside a record, and the user does not speak of that."""
+        words, name = self.view.words, origin.path.rpartition("/")[2]
+        return is_aside(name) and (words is None or words.said.isdisjoint((name, f"{name}s", stem(name))))
 
     def _asks_for_many(self) -> bool:
         words = self.view.words
@@ -315,22 +333,27 @@ class _Judging:
         said = frozenset() if self.view.words is None else self.view.words.said
         if not text or " " in text or text.casefold() in lexicon().defaults or said.issuperset(tokens(text.casefold())):
             return False
-        if self.does in _BINDING and bool(words) and words[-1] in lexicon().references:
+        shape = shape_of(text)
+        if bool(words) and words[-1] in lexicon().references and (self.does in _BINDING or bool(shape)):
             return True
+        if sum(char.isdigit() for char in text) >= _LEAST_NUMBERED and bool(shape) and not dates_of(text):
+            told = flow_of_argument(self.call.flow, self.does, one.name)  # where it goes is asked of sinks
+            # What is numbered like a thing has its number from somebody.
+            return told is None and not is_prose_name(one.name)
         # What is taken away for good is named by somebody, whatever the argument is called.
         is_of_tool = self.does == "delete" or not frozenset(objects_of(self.call.tool)).isdisjoint(words)
-        return is_of_tool and bool(shape_of(text))
+        return is_of_tool and bool(shape)
 
     def _is_elsewhere(self, words: TrustedWords, origins: tuple[ValueOrigin, ...]) -> bool:
         """Whether the user's names stand in other records of the lists that hold this value, and in none of its own."""
-        records = {(origin.document, record) for origin in origins if (record := _record_of(origin.path))}
+        records = {(origin.document, record) for origin in origins if (record := record_of(origin.path))}
         if len({(origin.document, origin.path) for origin in origins}) > len(records):
             return False
         named = {
             (origin.document, record)
             for name in words.names
             for origin in self.view.origins("t", name)
-            if (record := _record_of(origin.path))
+            if (record := record_of(origin.path))
         }
         lists = {(document, record.rpartition("/")[0]) for document, record in records}
         return not records & named and any((document, one.rpartition("/")[0]) in lists for document, one in named)
@@ -401,7 +424,7 @@ class _Judging:
         if not 1 < len(text) <= _SHORT or text.count(" ") > _NAMING:
             return False
         origins = self._texts(text)
-        if not origins or any(_is_field(origin) and not origin.flags & INSTRUCTION for origin in origins):
+        if not origins or any(is_field(origin) and not origin.flags & INSTRUCTION for origin in origins):
             return False
         # A line by itself names what it says, unless somebody's sentence says it as well: anybody can add a line.
         if all(_is_own(origin) and not origin.flags & INSTRUCTION for origin in origins):
@@ -435,20 +458,7 @@ class _Judging:
 
 def _is_own(origin: ValueOrigin) -> bool:
     """Whether a value stands for itself: in a field, or as a line of a text."""
-    return _is_field(origin) or not origin.path
-
-
-def _is_field(origin: ValueOrigin) -> bool:
-    """Whether a value is a field that is no prose, or a title of what the user named."""
-    named = origin.flags & HEADLINE and origin.flags & NAMED
-    return bool(origin.flags & (STRUCTURED | TRUSTED) or named)
-
-
-def _record_of(path: str) -> str:
-    """The place of the record in a list that a value stands in; empty where it stands in none."""
-    parts = path.split("/")
-    last = next((at for at in range(len(parts) - 1, 0, -1) if parts[at].isdigit()), 0)
-    return "/".join(parts[: last + 1]) if last else ""
+    return is_field(origin) or not origin.path
 
 
 def place_of_sink(path: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from aegis.policy.dataflow.declare import Does, ToolFlow, does_with, name_words, objects_of, strings_of
+from aegis.policy.dataflow.declare import Does, ToolFlow, does_with, name_words, objects_of, strings_of, verb_of
 from aegis.policy.dataflow.forms import forms_of, read_table
 from aegis.policy.dataflow.values import tokens
 from aegis.policy.dataflow.words import TrustedWords, lexicon, root, same_things
@@ -49,7 +49,7 @@ class FlowCall(Struct, frozen=True, kw_only=True):
     @property
     def gives(self) -> bool:
         """Whether somebody gets money or access by it; who takes it away again gives nothing."""
-        return self.does in _FIRST and lexicon().deeds[self.does].takes.isdisjoint(name_words(self.tool)[:1])
+        return self.does in _FIRST and lexicon().deeds[self.does].takes.isdisjoint((verb_of(self.tool),))
 
     @property
     def is_risky(self) -> bool:
@@ -77,8 +77,8 @@ def licence_needed(call: FlowCall, words: TrustedWords) -> str | None:
     if words.asks_for(does, objects_of(call.tool)):
         return "made" if does in _WIDE else ""
     if call.is_risky:
-        return None
-    if does != "read" and words.orders(name_words(call.tool)[:1]):
+        return "made" if words.orders_tool(verb_of(call.tool), name_words(call.tool)) else None
+    if does != "read" and words.orders((verb_of(call.tool),)):
         return "made"
     return does if does in _UNKNOWN else "known"
 
@@ -114,7 +114,7 @@ def features(words: TrustedWords, tool: str, does: Does, arguments: Mapping[str,
     both = told + counted
     return {
         "bias": 1.0,
-        "verb": float(bool(name) and _is_in(name[0], roots)),
+        "verb": float(bool(name) and _is_in(verb_of(tool), roots)),
         "thing": float(any(named)),
         "things": name_share,
         "letters": math.log1p(sum(len(word) for word, said in zip(things, named, strict=True) if said)) / 3,
@@ -161,7 +161,7 @@ def is_said(words: TrustedWords, value: str) -> bool:
         return False
     forms = forms_of(value)
     if forms.dates:
-        return not forms.dates.isdisjoint(said.dates)
+        return not forms.dates.isdisjoint(said.dates) or any(day.bounds in said.months for day in forms.dates)
     return len(value) <= _CLOCK and not forms.times.isdisjoint(said.times)
 
 

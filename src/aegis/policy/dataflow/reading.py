@@ -16,8 +16,8 @@ from msgspec import Struct
 from aegis.core.json import escape
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
-from aegis.policy.dataflow.declare import FieldTrust, ToolFlow, Trust, name_words
-from aegis.policy.dataflow.forms import read_table, shape_of
+from aegis.policy.dataflow.declare import FIELDS, FieldTrust, ToolFlow, Trust, name_words
+from aegis.policy.dataflow.forms import shape_of
 from aegis.policy.dataflow.orders import MAX_SPANS, names_in, spans_of
 from aegis.policy.dataflow.values import (
     JoinedTexts,
@@ -57,9 +57,6 @@ HEADLINE: Final = 32  # a short field that people write, such as a title, as a w
 
 _WORDS_KNOWN: Final = 16_384  # words whose hashes a process remembers: most words stand in text after text
 _BITS: Final = 2**64 - 1
-_FIELDS: Final = {
-    sort: frozenset(words) for sort, words in read_table("fields.yaml").items() if isinstance(words, list)
-}
 
 
 class ValueOrigin(NamedTuple):
@@ -147,6 +144,8 @@ class SessionView:
     spans: int = 0
     grants: tuple[FlowGrant, ...] = ()
     candidates: dict[tuple[int, str], int] = field(default_factory=dict)  # values of a family in a document
+    lists: set[int] = field(default_factory=set)  # documents that have several records
+    fields: set[str] = field(default_factory=set)  # families of which a field of a document that the user named has one
 
     def of_now(self) -> SessionView:
         """The view with the counts of this moment; what grows is shared."""
@@ -177,6 +176,10 @@ class SessionView:
         for hashed, path, flags in reading.values:
             if not flags & INSTRUCTION and (family := _FAMILY_OF.get(flags >> _FAMILY_BITS)):
                 self.candidates[number, family] = self.candidates.get((number, family), 0) + 1
+                if document.named and flags & (STRUCTURED | TRUSTED):
+                    self.fields.add("n" if family == "w" else family)  # who is paid has an account or a wallet
+            if "/1" in path:
+                self.lists.add(number)
             known = self.values.get(hashed, ())
             if not known and len(self.values) >= MAX_VALUES:
                 self.saturated = True
@@ -196,6 +199,19 @@ _MOST_ORIGINS: Final = 8
 _FAMILY_BITS: Final = 8  # above the flags stands the number of a value's family
 _FAMILY_OF: Final = {1: "e", 2: "u", 3: "n", 4: "w"}
 _NUMBER_OF: Final = {family: number << _FAMILY_BITS for number, family in _FAMILY_OF.items()}
+
+
+def is_field(origin: ValueOrigin) -> bool:
+    """Whether a value is a field that is no prose, or a title of what the user named."""
+    named = origin.flags & HEADLINE and origin.flags & NAMED
+    return bool(origin.flags & (STRUCTURED | TRUSTED) or named)
+
+
+def record_of(path: str) -> str:
+    """The place of the record in a list that a value stands in; empty where it stands in none."""
+    parts = path.split("/")
+    last = next((at for at in range(len(parts) - 1, 0, -1) if parts[at].isdigit()), 0)
+    return "/".join(parts[: last + 1]) if last else ""
 
 
 # One text or number of a result: where it stands, and its flags as a short field and as anything longer.
@@ -404,7 +420,7 @@ def _identifying(records: list[Any]) -> list[str]:
         return []
     found: list[str] = []
     for name, held in first.items():
-        if name in _FIELDS["things"] and type(held) is str and len(held) <= _SMALL and (shape := shape_of(held)):
+        if name in FIELDS["things"] and type(held) is str and len(held) <= _SMALL and (shape := shape_of(held)):
             others = (one.get(name) if type(one) is dict else None for one in records)
             if all(type(one) is str and shape_of(one) == shape for one in others):
                 found.append(name)
@@ -426,13 +442,13 @@ def is_prose_name(name: str) -> bool:
 def _named_so(name: str) -> tuple[int, bool]:
     """Whether a field's own name says that it is kept secret, and that people write what they like into it."""
     words = name_words(name)
-    is_prose = not _FIELDS["prose"].isdisjoint(words) and words[-1] not in _FIELDS["numbers"]
-    return 0 if _FIELDS["secret"].isdisjoint(words) else SECRET, is_prose
+    is_prose = not FIELDS["prose"].isdisjoint(words) and words[-1] not in FIELDS["numbers"]
+    return 0 if FIELDS["secret"].isdisjoint(words) else SECRET, is_prose
 
 
 @lru_cache(maxsize=4_096)
 def _headline(name: str) -> int:
-    return 0 if _FIELDS["headlines"].isdisjoint(name_words(name)) else HEADLINE
+    return 0 if FIELDS["headlines"].isdisjoint(name_words(name)) else HEADLINE
 
 
 _FAMILIES: Final = {"email": "e", "url": "u", "host": "u", "account": "n", "card": "n", "phone": "n", "wallet": "w"}

@@ -26,10 +26,13 @@ _NAME: Final = Lazy(
 )
 _MAX_ANSWERED: Final = 256  # deeds that were looked for in one user's words: names of tools can be made up
 _BEFORE_NOUN: Final[frozenset[str]] = frozenset(ENGLISH["before_nouns"])
-_NOUNS: Final[frozenset[str]] = frozenset(ENGLISH["nouns"])
+NOUNS: Final[frozenset[str]] = frozenset(ENGLISH["nouns"])
 _BEFORE_ORDER: Final[frozenset[str]] = frozenset(ENGLISH["before_orders"])
 _PRONOUNS: Final[frozenset[str]] = frozenset(ENGLISH["pronouns"])  # in whose sentence that before it is spoken of
 
+
+_WIDE: Final = frozenset({"create", "modify"})  # deeds of so many verbs that those alike count where orders have theirs
+_NO_WORDS: Final[frozenset[str]] = frozenset()
 
 _LETTERS: Final = Lazy(r"[\p{L}\p{N}]+|,")
 _ORDINAL: Final = Lazy(r"\b([0-9]{1,2})\. ?(\p{L})")  # a point behind the number of a day ends no sentence
@@ -65,12 +68,20 @@ class Lexicon(Struct, frozen=True, kw_only=True):
     references: frozenset[str]
     listings: frozenset[str]
     defaults: frozenset[str]
+    acting: frozenset[str]  # every verb by which a tool or a user names a deed
+    namespaces: frozenset[str]  # of these, what begins a tool's name as a thing where a verb ends it
 
 
 @cache
 def lexicon() -> Lexicon:
     """The shipped tables, read once."""
     value = read_table("deeds.yaml")
+    verbs = _alike(value["verbs"])
+    acting = frozenset(verbs).union(
+        value["acting"],
+        *((*one.get("asks", ()), *one.get("needs", ())) for name, one in value["deeds"].items() if name != "execute"),
+        *(one.get("leads", ()) for one in value["kinds"]),
+    )
     return Lexicon(
         kinds=tuple(
             (one["does"], tuple(map(tuple, one["names"])), frozenset(one.get("leads", ()))) for one in value["kinds"]
@@ -90,13 +101,15 @@ def lexicon() -> Lexicon:
             for name, one in value["deeds"].items()
         },
         objects=_alike(value["objects"]),
-        verbs=_alike(value["verbs"]),
+        verbs=verbs,
         sinks=tuple(
             (one["is"], tuple(map(tuple, one["names"])), frozenset(one.get("does", ()))) for one in value["sinks"]
         ),
         references=frozenset(value["references"]),
         listings=frozenset(value["listings"]),
         defaults=frozenset(value["defaults"]),
+        acting=acting,
+        namespaces=frozenset(value["namespaces"]),
     )
 
 
@@ -143,13 +156,15 @@ class TrustedWords:
         things = own if deed.same_object else frozenset[str]()
         beside = things or (deed.objects | deed.goods & own) or own
         before: frozenset[str] = frozenset()
+        wide = does in _WIDE
         for sentence in self.sentences:
             words = frozenset(sentence) | frozenset(map(stem, sentence))
             words, before = words if words.isdisjoint(_PRONOUNS) else words | before, words
             for at, word in enumerate(sentence):
                 root = stem(word)
+                alike = lexicon().verbs.get(root, _NO_WORDS) if wide and _is_order(sentence, at) else _NO_WORDS
                 if (
-                    not {word, root}.isdisjoint(deed.asks)
+                    not alike.union((word, root)).isdisjoint(deed.asks)
                     and _is_verb(sentence, at)
                     and (not things or not things.isdisjoint(words))
                 ):
@@ -160,11 +175,19 @@ class TrustedWords:
 
     def orders(self, verb: tuple[str, ...]) -> bool:
         """Whether some sentence has this verb, or one like it, where orders have theirs: first or behind `please`."""
-        wanted = {stem(one) for known in verb for one in lexicon().verbs.get(known, (known,))}
+        wanted = {stem(one) for known in verb for one in lexicon().verbs.get(known, {known})}
         return any(
-            stem(word) in wanted and (not at or sentence[at - 1] in _BEFORE_ORDER)
+            stem(word) in wanted and _is_order(sentence, at)
             for sentence in self.sentences[:_MAX_MATCHED]
             for at, word in enumerate(sentence)
+        )
+
+    def orders_tool(self, verb: str, name: tuple[str, ...]) -> bool:
+        """Whether some sentence has a tool's verb where orders have theirs, and every word of the tool's name."""
+        wanted, roots = stem(verb), frozenset(map(root, name))
+        return len(name) > 1 and any(
+            roots <= held and any(stem(word) == wanted and _is_order(sentence, at) for at, word in enumerate(sentence))
+            for sentence, held in zip(self.sentences, self.sentence_roots, strict=False)
         )
 
     def says(self, kind: ValueKind, normal: str) -> bool:
@@ -255,7 +278,7 @@ def _names(turns: tuple[str, ...]) -> tuple[str, ...]:
 
 # Words of a request for more than one thing; those in a path or an address are no words.
 _MANY: Final = frozenset({
-    "all", "each", "every", "everyone", "everybody", "both", "them", "those", "these", "bills", "invoices", "people",
+    "all", "each", "every", "everyone", "everybody", "both", "them", "those", "these", "bills", "invoices",
 })  # fmt: skip
 
 
@@ -271,9 +294,14 @@ def _plain(text: str) -> str:
     return " ".join(tokens(normalise("text", text)))
 
 
+def _is_order(sentence: Sequence[str], at: int) -> bool:
+    """Whether a word stands where orders have their verb: first, or behind `please` and its like."""
+    return not at or sentence[at - 1] in _BEFORE_ORDER
+
+
 def _is_verb(sentence: Sequence[str], at: int) -> bool:
     """Whether a word that can be a noun stands where a verb can: not behind an article or a possessive."""
-    return sentence[at] not in _NOUNS or at == 0 or sentence[at - 1] not in _BEFORE_NOUN
+    return sentence[at] not in NOUNS or at == 0 or sentence[at - 1] not in _BEFORE_NOUN
 
 
 def stem(word: str) -> str:
@@ -334,6 +362,8 @@ def _is_behind(second: str, words: Sequence[str], at: int) -> bool:
         if words[place] in _BETWEEN:
             return False
         if words[place] == second:
+            if place == at + 2 and words[at + 1] not in _BEFORE_NOUN:  # `take him off the list`
+                return True
             return place == at + 1 or place + 1 == len(words) or words[place + 1] in _BETWEEN
     return False
 
