@@ -1,4 +1,4 @@
-"""Two hundred callers, twenty approvers, hundreds of held calls: each runs at most once, none is forgotten."""
+"""A hundred callers, twenty approvers, a hundred held calls: each runs at most once, none is forgotten."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aegis.sdk.client import Client
 from support.processes import CONFIG, gateway_process
 from support.served import Credentials
 
-CALLERS, APPROVERS, CALLS = 200, 20, 200
+CALLERS, APPROVERS, CALLS = 100, 20, 100
 QUORUM = CONFIG + "  pay: {risk: high, approvals: {always: true, quorum: 2}}\n"
 
 

@@ -134,7 +134,7 @@ def is_narrower(
 RESOURCE = re.compile(r"[\w.+-]+@[\w.-]+|https?://[^\s,]+|[~\w]*/[^\s,]*|#\w+")
 
 
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=700, deadline=None)
 @given(st.sampled_from(TOOLS), pairs(), schemas, declarations)
 def test_what_is_narrower_names_nothing_new(
     tool: str, pair: tuple[dict[str, Any], dict[str, Any]], schema: Any, declared: dict[str, Narrowing]

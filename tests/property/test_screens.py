@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aegis.detect.rules import RuleSet, Scanner, builtin_folder, load
+from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.rules.engine import Engine, EnginePattern, make_engine
 from aegis.detect.rules.scanner import screen
 from aegis.policy.guards.stream import Prefilter
@@ -79,7 +80,7 @@ def test_a_screen_leaves_out_how_a_match_begins_and_ends(text: str, wanted: str)
 
 @pytest.mark.parametrize("around", [PROSE, FIGURES, "Ærøskøbing " * 60])
 def test_every_example_that_the_scanner_finds_passes_the_prefilter(around: str) -> None:
-    scanner = Scanner(rules())
+    scanner = Scanner(rules(), cache=default_cache_folder())
     prefilters = {name: Prefilter(scanner, {name}) for name in ("pii", "secret", "prompt_injection")}
     looked_at = 0
     for rule in rules().rules:

@@ -76,16 +76,21 @@ class Run:
         stderr: int | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        template: str | None = None,
     ):
-        """Start it in the environment `env`, over descriptors that stay the caller's."""
-        self.args = [str(AEGIS), *map(str, arguments)]
+        """Start it in the environment `env`, over descriptors that stay the caller's.
+
+        Of a `template` that is named, arguments that begin with `-c` are those of Python.
+        """
+        words = list(map(str, arguments))
+        self.args = words if words[:1] == ["-c"] else [str(AEGIS), *words]
         self.returncode: int | None = None
         self.stdout: TextIO | None = None
         self.stderr: TextIO | None = None
         self._told = b""
         self._caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._caller.settimeout(START_S)
-        self._caller.connect(_template())
+        self._caller.connect(template or _template())
         given: list[int] = []
         with ExitStack() as stack:
             if stdin is None:
@@ -165,8 +170,10 @@ def aegis(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
-        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-        with Run(*arguments, **streams, env=environment(env), cwd=cwd) as run:
+        streams = given.fileno(), out.fileno(), err.fileno()
+        with Run(
+            *arguments, stdin=streams[0], stdout=streams[1], stderr=streams[2], env=environment(env), cwd=cwd
+        ) as run:
             status = run.wait(FINISH_S)
         out.seek(0)
         err.seek(0)

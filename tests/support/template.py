@@ -1,9 +1,10 @@
 """A process that has loaded much once, and forks for every run of it: `python template.py SOCKET [MODULE ...]`.
 
-Without a module it is the command line that is loaded, for runs of `aegis`; with some of them it is those, for runs of
-Python scripts. A client connects, sends one line of JSON (`argv`, `env`, `cwd`) with the descriptors of its standard
-streams, and reads two lines: the process id of the run, and its exit status, negative for a signal. Until it hangs up,
-the process id is that of the run and of no other, however long ago it ended; a run that is under way then is killed.
+Without a module it is the command line that is loaded, for runs of `aegis` and workers of gateways; with some of them
+it is those, for runs of Python scripts. A client connects, sends one line of JSON (`argv`, `env`, `cwd`) with the
+descriptors of its standard streams, and reads two lines: the process id of the run, and its exit status, negative for a
+signal. Until it hangs up, the process id is that of the run and of no other, however long ago it ended; a run that is
+under way then is killed.
 """
 
 from __future__ import annotations
@@ -21,16 +22,21 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from multiprocessing import Pipe
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 PIECE = 1 << 16
+WORKER = "from aegis.policy.worker import main; main()"
 _policy: Any = None  # whoever compiles the same rules has them compiled
 
 
-def _load() -> None:
-    """Load what nearly every command loads: the command line, what opens a home or serves it, the compiled rules."""
+def _load(path: str) -> None:
+    """Load what nearly every command loads: the command line, what opens a home or serves it, the compiled rules.
+
+    The worker that a gateway starts is a run over the same socket: one that it starts itself loads all of it again.
+    """
     import aegis.bootstrap.deployment  # most commands open one
     import aegis.server.app
     import aegis.server.deciders
@@ -41,7 +47,20 @@ def _load() -> None:
     from aegis.config.config import load_config
     from aegis.detect.analyse import preload
     from aegis.detect.rules.cache import default_cache_folder
+    from aegis.gate.workers import _Worker
 
+    sys.path.append(str(Path(__file__).parents[1]))
+    from support.shell import Run
+
+    def start(kind: type[_Worker]) -> _Worker:
+        ours, theirs = Pipe()
+        with theirs, Path(os.devnull).open("w") as null:
+            run = Run(
+                "-c", WORKER, "0", stdin=theirs.fileno(), stdout=null.fileno(), stderr=null.fileno(), template=path
+            )
+        return kind(run, ours)  # type: ignore[arg-type]
+
+    _Worker.start = classmethod(start)  # type: ignore[method-assign, assignment]
     build()
     preload()
     global _policy
@@ -108,7 +127,7 @@ def serve(path: str, modules: Sequence[str]) -> None:
     for module in modules:
         import_module(module)
     if not modules:
-        _load()
+        _load(path)
     tasks = Path("/proc/self/task")
     assert not tasks.is_dir() or len(list(tasks.iterdir())) == 1, "a process with threads cannot be forked"
     gc.freeze()  # what is loaded stays: no fork walks it at its end
@@ -143,7 +162,7 @@ if __name__ == "__main__":
     given = sys.argv[2:]
     serve(sys.argv[1], given)
     try:
-        if given:
+        if given or sys.argv[0] == "-c":
             _script()
             sys.exit()
         from aegis.cli import main

@@ -84,8 +84,8 @@ def test_no_tool_runs_twice_whatever_is_killed(tmp_path: Path, monkeypatch: pyte
     assert aegis("explain", "nothing-like-it", "--home", home).returncode == 2
 
 
-RUNS = 48
-AT_ONCE = 16
+RUNS = 24
+AT_ONCE = 12
 
 
 @pytest.mark.slow
