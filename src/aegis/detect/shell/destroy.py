@@ -201,6 +201,17 @@ def writes_device(target: str) -> bool:
     return "/dev/" in target and _DEVICE.match(target) is not None
 
 
+_FORK_BOMB: Final = Lazy(
+    r"(\w+|:)\s*\(\)\s*\{\s*(\w+|:)\s*\|\s*(\w+|:)\s*&\s*;?\s*\}|\bfork\s*(?:\(\))?\s*while\s+(?:fork|1)"
+)
+
+
+def is_fork_bomb(text: str) -> bool:
+    """Whether a text defines what starts itself twice, without end."""
+    found = _FORK_BOMB.finditer(text) if "()" in text or "fork" in text else ()
+    return any(len(set(match.groups())) == 1 for match in found)
+
+
 def loops_over_root(text: str, commands: list[Command]) -> bool:
     """Whether what is counted or listed below the root or a home is deleted one by one, however it gets there."""
     if "find" in text and _FOUND_LOOP.search(text) is not None:
@@ -257,7 +268,8 @@ def finds(command: Command) -> list[str]:
     args = command.args
     where = next((arg for arg in args if not arg.startswith("-")), ".")
     started = {args[at + 1].rsplit("/", 1)[-1] for at, arg in enumerate(args[:-1]) if arg in {"-exec", "-execdir"}}
-    removes = "-delete" in args or bool(started & DELETERS)
+    ends = any(arg in _EXECS and _ends(args[at + 1 : at + 5]) for at, arg in enumerate(args))
+    removes = ends or "-delete" in args or bool(started & DELETERS)
     if removes and started & _ENCRYPTORS:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NARROWING & set(args):
@@ -267,6 +279,19 @@ def finds(command: Command) -> list[str]:
     if removes and (_is_root(where) or is_vital(where)) and not _OWN_HOME.match(where) and _deletes_wanted(where, args):
         return [SIGNAL]
     return []
+
+
+_EXECS: Final = frozenset({"-exec", "-execdir"})
+
+
+def _ends(words: tuple[str, ...]) -> bool:
+    """Whether a command that `find` starts leaves nothing of a file, or nobody who may read it."""
+    name, given = words[0].rsplit("/", 1)[-1] if words else "", words[1:4]
+    if name == "chmod":
+        return not _LOCKED.isdisjoint(given)
+    if name == "truncate":
+        return not {"0", "-s0", "--size=0"}.isdisjoint(given)
+    return name in {"cp", "dd"} and any("/dev/" in word for word in given)
 
 
 def _deletes_wanted(where: str, args: tuple[str, ...]) -> bool:

@@ -189,6 +189,8 @@ class Feeds:
     def _assign(self, unit: ShellUnit, stdin: FileFlow | None) -> None:
         name, _, raw = unit.source.partition("=")
         self._variables.assign(name, raw, self._substitutes(unit.inner, stdin))
+        if name[-1:] == "+":  # what grows is copied again
+            self._effort.left -= len(self._variables.known[name.partition("[")[0].rstrip("+")].text)
 
     # Commands
 

@@ -30,6 +30,7 @@ _ITEM: Final = Lazy(
     r"""(?:\[([^\]\s]{1,64})\]=)?((?:[^\s'"\\$]|'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|\$\([^()]*\)|\$)+)"""
 )
 _QUOTES: Final = "\"'"
+_MOST_TOLD: Final = 1_024  # characters of what an array with names holds, which every item that is not known stands for
 _MOST_ITEMS: Final = 64  # of one array
 
 
@@ -132,7 +133,9 @@ class Variables:
         # Items by their names are other things to do, one a line; those without are the words of one thing.
         text = before + "".join(f"\n{part}" if key else f" {part}" for part in parts)
         text = text.strip() if key or raw[:1] == "(" else before + value.text
-        self.known[array] = Word(text[:MAX_FLOW], value.computed or adds or raw[:1] == "(" or bool(key), value.files)
+        self.known[array] = Word(
+            text[: _MOST_TOLD if key else MAX_FLOW], value.computed or adds or raw[:1] == "(" or bool(key), value.files
+        )
 
     def expand(self, text: str) -> str:
         """A text with the variables in it that are known."""

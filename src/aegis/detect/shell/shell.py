@@ -11,7 +11,6 @@ from typing import Final
 from msgspec import Struct, convert, field, structs
 
 from aegis.core.effects import ResourceEffect
-from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
@@ -26,6 +25,7 @@ from aegis.detect.shell.destroy import (
     destroys,
     feeds_deleter,
     finds,
+    is_fork_bomb,
     loads,
     locks_away,
     loops_over_root,
@@ -77,7 +77,6 @@ from aegis.detect.shell.words import (
     statements,
 )
 
-_FORK_BOMB: Final = Lazy(r"(\w|:)\(\)\s*\{\s*(\w|:)\s*\|\s*(\w|:)\s*&\s*\}\s*;")
 MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
 _MOST_SCRIPTS: Final = 64
 _SHOWN: Final = 80
@@ -85,7 +84,7 @@ _SHORT: Final = 256  # characters of a command, with its pipeline, that is remem
 _STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
-# Options whose value a program writes: naming a key there makes one.
+_FLOWS: Final = (">", "$(", "<(", "`", "+=", "]=", "]}", "=$'")
 
 
 class ShellFacts(Struct, kw_only=True):
@@ -164,9 +163,9 @@ def analyse_shell(
     text = expanded_words(extract.text)
     shell = parse_shell(text, facts.effort)
     facts.too_long = shell.cut
-    for command in shell.commands:
+    for command in shell.commands:  # what starts another program is one itself
         if command.name in _KNOWN and command.name in PREFIXED:
-            _uses(command.name, command, facts)  # what starts another program is one itself
+            _uses(command.name, command, facts)
     commands = [plain(unwrapped(command)) for command in shell.commands]
     if stdin is not None:
         commands = [command._replace(fed=True) for command in commands]
@@ -200,11 +199,11 @@ def analyse_shell(
         judge_write(target, restored(source, extract.given), facts)
     for source in shell.reads:
         _add_command(Command("cat", (plain_word(source),), f"cat {source}", 0, 0, False), facts, MAX_DEPTH)
-    if ("()" in text and _FORK_BOMB.search(text)) or loops_over_root(text, commands):
+    if is_fork_bomb(text) or loops_over_root(text, commands):
         facts.add("shell.destroy", text)
     done: Container[str] = ()
     # Most texts neither write a file nor run a program that could come from elsewhere.
-    follows = ">" in text or "$(" in text or "<(" in text or "`" in text or "+=" in text or "]=" in text or "]}" in text
+    follows = any(sign in text for sign in _FLOWS)
     if depth or stdin is not None or follows or any(map(moves_programs, commands)):
         done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
     given = with_variables(text)

@@ -192,7 +192,7 @@ def _add(
 ) -> bool:
     """Add what was found in one tree of `text`; whether something was left out because effort ran out."""
     plain = not ("|" in text or "(" in text or "`" in text)
-    flows = not plain or "<" in text or ">" in text or "]=" in text or "]}" in text or "+=" in text
+    flows = not plain or "<" in text or ">" in text or "]=" in text or "]}" in text or "+=" in text or "=$'" in text
     own: dict[int, Command] = {}
     fed = _fed(found.get("redirected", ())) if "<" in text else {}
     first = max((command.pipe for command in commands), default=0)
