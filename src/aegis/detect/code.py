@@ -19,22 +19,20 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
-from aegis.detect.grammar import captures
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
-from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals
+from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals, told_together
 from aegis.detect.languages.names import add_aliases
+from aegis.detect.languages.plain import captured
 from aegis.detect.languages.syntax import (
     LANGUAGES,
     CodeLanguage,
     called,
     catches_errors,
-    grammar_of,
     language_of,
     spelled,
     text_of,
 )
-from aegis.detect.languages.together import told_together
 from aegis.detect.languages.values import HOLE
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
@@ -52,10 +50,6 @@ MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
 _LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
 _UNITS: Final = 1  # of effort that a character of a call costs
-# Brackets that may stay open in a text that is parsed whole: the grammars of other languages than these take more than
-# their steps show to find the way out of many.
-_MOST_OPEN: Final = 64
-_STURDY: Final[frozenset[CodeLanguage]] = frozenset({"python", "javascript", "php"})
 _LOADED: Final = Lazy(
     r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
 )
@@ -94,7 +88,6 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     Calls stand inside calls, and each is read whole: what it costs is its own length.
     """
     text = spelled(text, language)
-    grammar = grammar_of(language)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
         if len(text) > MAX_CODE * _LONGER:
@@ -104,11 +97,11 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
     aliases: dict[str, str] = {}
     deeds: list[ProgramDeeds] = []
     cut = False
-    for captured in captures(grammar, text, effort, whole=language in _STURDY or _open(text) <= _MOST_OPEN):
-        if captured is None:
+    for seen in captured(text, language, effort):
+        if seen is None:
             cut = True
             continue
-        found = captured.nodes
+        found = seen.nodes
         if language == "python":
             for node in found.get("import", ()):
                 add_aliases(node, aliases)
@@ -120,11 +113,6 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
         deeds.append(deeds_of({**found, "call": nodes, "assign": assigned}, language, aliases))
     return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
-
-
-def _open(text: str) -> int:
-    """How many brackets of a text are not closed."""
-    return sum(max(0, text.count(opens) - text.count(closes)) for opens, closes in ("()", "[]", "{}"))
 
 
 def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:

@@ -9,7 +9,7 @@ How much the parser may do is counted in its own steps, so that what is read dep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor, Tree
@@ -46,11 +46,15 @@ class Captures(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """A language with what is looked for in it; `repair` is how many times more a step costs in a broken text."""
+    """A language with what is looked for in it; `repair` is how many times more a step costs in a broken text.
+
+    `ended` puts behind a text what its parser must find and may not.
+    """
 
     language: Language
     query: Query
     repair: int = _REPAIR
+    ended: Callable[[bytes], bytes] | None = None
 
 
 def parser_bytes(text: str) -> bytes:
@@ -79,6 +83,8 @@ def captures(grammar: Grammar, text: str, effort: Effort, *, whole: bool = True)
 
 def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
     """What stands in `data`; `None` where reading it takes more than its length or `effort` allows."""
+    if grammar.ended is not None:
+        data = grammar.ended(data)
     if len(data) <= _SHORT:
         if effort.steps <= 0:
             effort.left = min(effort.left, -1)

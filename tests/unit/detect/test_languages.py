@@ -79,3 +79,44 @@ def test_statements_that_are_built_are_read_without_failing(text: str) -> None:
 )
 def test_a_language_is_told_by_how_it_is_written(text: str, language: CodeLanguage) -> None:
     assert language_of(text) == language
+
+
+@pytest.mark.claim("DET-81")
+@pytest.mark.parametrize(
+    "text", ["<<E\n$)", '<<"E"\n$)', "<<~E\n@)", "<<E;<<F;\nx\nE\n$)", '<<"E F"\n$)', "print <<E . <<'F'\n\\x $("]
+)
+def test_a_document_of_perl_that_does_not_end_is_read_in_finite_time(text: str) -> None:
+    assert analyse_code(f"unlink '/etc/passwd';\n{text}", "perl").effects
+
+
+def test_a_document_of_perl_that_ends_is_read_as_it_stands() -> None:
+    held = analyse_code("my $a = <<E;\nunlink '/etc/passwd';\nE\nprint $a;", "perl")
+    assert not held.effects
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "language"),
+    [
+        ('fn main() { println!("a"); }', "", "rust"),
+        ("import Foundation\nprint(1)", "", "swift"),
+        ("fun main() { println(1) }", "", "kotlin"),
+        ("local a = 1", "", "lua"),
+        ("x <- c(1, 2)", "", "r"),
+        ("print('a')", "trust_evaluate", "python"),
+        ("print('a')", "escalate", "python"),
+        ("f(1)", "run_julia", "julia"),
+    ],
+)
+def test_a_language_without_a_grammar_is_told(text: str, hint: str, language: CodeLanguage) -> None:
+    assert language_of(text, hint) == language
+
+
+@pytest.mark.claim("DET-81")
+@pytest.mark.parametrize("piece", ["a.b(", "a |> ", '"${', "x.y().", "[", "{ it -> ", "a + ", "for x in "])
+@pytest.mark.parametrize("language", ["rust", "kotlin", "r"])
+def test_signs_are_read_once(language: CodeLanguage, piece: str) -> None:
+    short, long = (Effort() for _ in range(2))
+    head = "unlink(fs::remove_file(.delete(\n"
+    analyse_code(head + piece * (MAX_CODE // 2 // len(piece)), language, short)
+    analyse_code((head + piece * MAX_CODE)[:MAX_CODE], language, long)
+    assert Effort().left - long.left <= 3 * (Effort().left - short.left)

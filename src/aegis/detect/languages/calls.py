@@ -23,9 +23,9 @@ from aegis.errors import ConfigError, Problem
 Makes = Literal[
     "join", "same", "text", "parent", "environment", "format", "replace", "concat", "lower", "split", "base64",
     "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "listed", "member", "first", "part",
-    "key", "values", "pairs",
+    "key", "values", "pairs", "list", "table", "together", "added",
 ]  # fmt: skip
-Runs = Literal["command", "line", "words", "split", "rest", "code", "statement"]
+Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
 
 
@@ -78,11 +78,35 @@ class CodeExamples(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     passes: tuple[str, ...]
 
 
+class Writing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a language is written that is read without a grammar.
+
+    `comment` is what a remark begins with; `quotes` says that single quotes hold text; `dotted` that names have dots in
+    them; `members` are signs before a member besides dots, `joins` those that put texts together. `fills` begin what is
+    put into a text, `dollar` says that a name behind that sign is. `blocks` says that braces hold functions,
+    `implied` is the parameter of one that names none; `named` that a colon stands behind the name of an argument;
+    `commands` that back quotes hold command lines.
+    """
+
+    comment: Literal["//", "#", "--"] = "//"
+    quotes: bool = False
+    dotted: bool = False
+    members: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ("+",)
+    fills: tuple[str, ...] = ()
+    dollar: bool = False
+    blocks: bool = False
+    implied: str = ""
+    named: bool = False
+    commands: bool = False
+
+
 class CallFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of calls; `places` are texts with the names, of calls or of members, that stand for each."""
 
     about: str
     languages: tuple[CodeLanguage, ...]
+    written: Writing | None = None
     values: Mapping[Makes, tuple[str, ...]]
     places: Mapping[str, tuple[str, ...]] = {}
     calls: tuple[CallEntry, ...]
@@ -108,6 +132,7 @@ class KnownCalls:
                 self.makes.update(dict.fromkeys(map(str.lower, names), makes))
             for place, names in file.places.items():
                 self.places.update(dict.fromkeys(map(str.lower, names), place))
+        self.written = next((file.written for file in files if file.written is not None), None)
         # What a call ends with that is worth looking at: most calls of most programs are not.
         self.ends = frozenset(name.rpartition(".")[2].removeprefix("new ") for name in self.does)
 

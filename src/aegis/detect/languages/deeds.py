@@ -46,7 +46,8 @@ from aegis.detect.shell.uses import HIVES, is_key, written_value
 _HANDED: Final = frozenset({
     "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
     "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered", "to_thread",
-    "run_in_executor", "partial", "apply_async", "foreachasync",
+    "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk", "for_each",
+    "do.call", "filter",
 })  # fmt: skip
 _SPREAD: Final = frozenset(
     {"splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking"}
@@ -54,7 +55,8 @@ _SPREAD: Final = frozenset(
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _SHOWN: Final = 80
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
-_NOTHING: Final = frozenset({"None", "null", "nil"})
+_STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
+_GIVEN: Final = ("arguments", "Arguments")
 _KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
@@ -155,21 +157,21 @@ class _Program:
     def _hand(self, parts: Called, node: Node) -> None:
         """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
-        function = self._keyword(parts, _FUNCTIONS_BY_NAME) or next(iter(plain), None)
-        if function is not None and text_of(function) in _NOTHING and len(plain) > 1:  # no pool of its own
-            function, *plain = plain[1:]
-        elif plain and function is plain[0]:
-            plain = plain[1:]
-        if function is None or function.end_byte - function.start_byte >= _SHOWN:
-            return
-        listed = self._keyword(parts, ("args",))
-        rest = plain or (list(listed.named_children) if listed is not None else [])
-        names = handed_names(function, self.scope, self._names.aliases)
+        named, listed = self._keyword(parts, _FUNCTIONS_BY_NAME), self._keyword(parts, ("args",))
+        for at, function in enumerate(plain[:2] if named is None else [named]):
+            if function.end_byte - function.start_byte >= _SHOWN:
+                continue
+            rest = plain if named is not None else plain[1:] if not at else [*plain[:1], *plain[2:]]
+            if not rest and listed is not None:
+                rest = list(listed.named_children)
+            self._hand_on(handed_names(function, self.scope, self._names.aliases), rest, parts, node)
+
+    def _hand_on(self, names: Sequence[str], rest: Sequence[Node], parts: Called, node: Node) -> None:
         for one in names:
             owner, dot, last = one.lower().rpartition(".")
             entries = self._known.does.get(one.lower(), ()) if owner or not dot else ()
             for entry in entries:
-                given = rest or ([] if parts.receiver is None else [parts.receiver])
+                given = rest if rest or parts.receiver is None else [parts.receiver]
                 self._do(entry, Called(None, "", tuple(given)), node)
             if not entries and dot:  # a method, of each of what is gone over
                 each = parts.receiver if not rest else rest[0]
@@ -387,9 +389,28 @@ class _Program:
         before[1][value] = None
         self._found[verb, resource] = (wider, before[1], before[2] if wider == before[0] else shown)
 
+    def _start(self, owner: Node, scope: NameScope) -> None:
+        """Take a program that the members of a value name, and its arguments: `task.launchPath`, `info.FileName`."""
+        name = text_of(owner)
+        for prefix in (name, f"{name}.StartInfo"):
+            told = [scope.value(one) for member in _STARTED for one in scope.bound_to(f"{prefix}.{member}")]
+            given = [scope.value(one) for member in _GIVEN for one in scope.bound_to(f"{prefix}.{member}")]
+            for program in told[:1]:
+                words = given[0] if given else UNKNOWN
+                if words.items:
+                    self._words((program, *words.items))
+                for text in program.known if not words.items else ():
+                    self._command(" ".join([text, *words.known[:1]]))
+
     def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
         first = entry.of[0]
+        if first == RECEIVER:
+            plain, first = [] if parts.receiver is None else [parts.receiver], 0
+        if entry.runs == "started":
+            if first < len(plain):
+                self._start(plain[first], scope)
+            return
         if first >= len(plain):
             told = [self._keyword(parts, (name,)) for name in entry.keywords]
             plain, first = [one for one in told if one is not None], 0
@@ -419,16 +440,13 @@ class _Program:
                 for text in value.known:
                     self._command(text)
         elif entry.runs == "split":
-            rest = (
-                scope.value(plain[1]).items
-                if len(plain) > 1 and plain[1].type not in ("object", "arrow_function")
-                else ()
-            )
-            if rest:
-                self._words((value, *rest))
+            given = len(plain) > 1 and plain[1].type not in ("object", "arrow_function")
+            rest = scope.value(plain[1]) if given else UNKNOWN
+            if rest.items:
+                self._words((value, *rest.items))
             else:
                 for text in value.known:
-                    self._command(text)
+                    self._command(" ".join([text, *rest.known[:1]]))
         elif entry.runs == "rest":
             words = [scope.value(one) for one in plain[first:]]
             words = [item for word in words for item in (word.items or (word,))]

@@ -59,9 +59,18 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
         first = every[1]  # of what a decoder is called on nothing is known
     if makes == "same":
         return first
+    if makes == "list":
+        return FollowedValue((), tuple(every[:MAX_ITEMS]))
+    if makes == "added":
+        more = [item for one in every[1:] for item in (one.items or (one,))]
+        return FollowedValue((), (*first.items, *more)[:MAX_ITEMS])
+    if makes == "together":
+        return FollowedValue(("".join((value.texts or (HOLE,))[0] for value in every)[:MAX_CHARS],))
+    if makes in ("pairs", "table") and (makes == "table" or not first.items):
+        first = FollowedValue((), tuple(every[:MAX_ITEMS]))
     if makes == "values":
         return FollowedValue((), tuple(value for _, value in first.members) or first.items)
-    if makes == "pairs":
+    if makes in ("pairs", "table"):
         held = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
         return FollowedValue((HOLE,), (), tuple((pair[0].texts[0], pair[1]) for pair in held))
     if makes == "text":

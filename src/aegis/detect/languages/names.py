@@ -36,14 +36,17 @@ _LAMBDAS: Final = frozenset({
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
-_ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat"})
+ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat", "arg", "args"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _WALKS: Final = frozenset({"Walk", "WalkDir"})
 # What calls a function with each item of a list, whether that is an argument or what the function is called on.
-_EACH: Final = frozenset({
+EACH: Final = frozenset({
     "foreach", "map", "filter", "each", "select", "where", "peek", "flatmap", "removeif", "array_map", "array_walk",
-    "array_filter", "imap", "imap_unordered", "starmap", "foreachasync", "some", "every",
+    "array_filter",
+    "lapply", "sapply", "vapply", "walk", "for_each", "let", "also", "use", "imap",
+    "imap_unordered", "starmap", "foreachasync", "some", "every",
 })  # fmt: skip
+_WITH: Final = frozenset({"let", "also", "use"})  # of Kotlin, which call a function with one value
 _UNNAMED: Final = ("_1", "it")  # what a block of Ruby is given that names no parameter
 _FOUND_BY_PERL: Final = ("$File::Find::name", "$File::Find::dir", "$_")
 _REFERENCES: Final = frozenset({
@@ -160,10 +163,10 @@ class ProgramNames:
                 self._bind_given(own, parts, node, names)
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node))
-        if name in _ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
+        if name in ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
             parts = called(node)
             owner = parts.receiver
-            while owner is not None and owner.type != "identifier" and called_name(owner) in _ADDS:
+            while owner is not None and owner.type != "identifier" and called_name(owner) in ADDS:
                 owner = called(owner).receiver
             if owner is not None and owner.type == "identifier" and len(parts.arguments) == 1:
                 listed = text_of(owner)
@@ -184,7 +187,7 @@ class ProgramNames:
             for folder in arguments_of(node)[1:2]:
                 for found in _FOUND_BY_PERL:
                     names[found].append(BoundName(found, folder, node))
-        elif name.lower() in _EACH:
+        elif name.lower() in EACH:
             self._bind_each(called(node), node, names)
 
     def _bind_each(self, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
@@ -197,7 +200,8 @@ class ProgramNames:
             listed = others[0] if others and others[0].type not in _LAMBDAS else parts.receiver
             if listed is not None:
                 for parameter in parameters(own)[:1]:
-                    names[parameter].append(BoundName(parameter, listed, node, each=True))
+                    each = parts.name not in _WITH
+                    names[parameter].append(BoundName(parameter, listed, node, each=each))
             return
 
     def _bind_given(self, own: Node, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:

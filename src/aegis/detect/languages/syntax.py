@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -14,7 +14,12 @@ from tree_sitter import Language, Node, Query
 from aegis.core.patterns import Lazy
 from aegis.detect.grammar import Grammar
 
-CodeLanguage = Literal["python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp"]
+CodeLanguage = Literal[
+    "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
+    "rust", "kotlin", "swift", "scala", "lua", "r", "julia",
+]  # fmt: skip
+# Those without a grammar here: their signs are read (`languages/plain.py`).
+PLAIN: Final[frozenset[CodeLanguage]] = frozenset({"rust", "kotlin", "swift", "scala", "lua", "r", "julia"})
 
 
 class _Spoken(NamedTuple):
@@ -90,7 +95,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 # Java is read by the grammar of C#, of which its statements are nearly all: its own takes its parser seconds for
 # kilobytes of broken text, without a step that shows it.
 _SPOKEN["java"] = _SPOKEN["csharp"]
-LANGUAGES: Final[tuple[CodeLanguage, ...]] = tuple(_SPOKEN)
+LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
 _JAVA: Final = (
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
@@ -102,6 +107,18 @@ _JAVA: Final = (
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
 _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
+    (
+        "rust",
+        r"(?m)\bfn\s+main\s*\(\s*\)\s*(?:->|\{)|^\s*use\s+std::|\blet\s+mut\s|\bprintln!\(|\bstd::(?:fs|process|env|path|net)::",
+    ),
+    ("kotlin", r"(?m)\bfun\s+main\s*\(|^\s*import\s+(?:java|kotlin|okhttp3)[\w.]*\s*$"),
+    ("scala", r"(?m)\bobject\s+\w+\s+extends\s+App\b|^\s*import\s+(?:scala|sys)\.[\w.{}, ]*_?\s*$|\bdef\s+main\(args:"),
+    (
+        "swift",
+        r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b",
+    ),
+    ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen)\s*\("),
+    ("julia", r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\bhomedir\(\)"),
     ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|\b\w+\s*:=\s*\w+\.\w+\("),
     (
         "csharp",
@@ -133,6 +150,10 @@ _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
         r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
         r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]",
     ),
+    (
+        "r",
+        r"(?m)\w\s*<-\s*(?:function\s*\(|c\(|[\w.\"'])|^\s*library\([\w.\"']+\)|\b(?:file\.path|Sys\.getenv|file\.remove|paste0)\(",
+    ),
     ("php", r"(?i)\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"),
 )
 _TOLD: Final = tuple((language, Lazy(pattern)) for language, pattern in _SHOWN)
@@ -141,8 +162,14 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
     "tsx": "typescript", "ts-node": "typescript", "php": "php", "ruby": "ruby", "irb": "ruby", "perl": "perl",
     "mongo": "javascript",
-    "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
+    "kotlin": "kotlin", "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
 }  # fmt: skip
+# Names that stand in other words as well (`trust`, `evaluate`, `escalate`): they count as words of their own.
+_WORDS: Final[Mapping[str, CodeLanguage]] = {
+    "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
+    "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
+}  # fmt: skip
+_DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
 
 
@@ -159,6 +186,9 @@ def language_of(text: str, hint: str = "") -> CodeLanguage:
             if language == "python" and _DECLARES.search(text):
                 return "javascript"
             return "typescript" if language == "javascript" and _TYPED.search(text) else language
+    spoken = next((_WORDS[word] for word in _DIVIDES.split(hint) if word in _WORDS), None) if hint else None
+    if spoken is not None:
+        return spoken
     return next((language for language, pattern in _TOLD if pattern.search(text)), "python")
 
 
@@ -192,13 +222,34 @@ def spelled(text: str, language: CodeLanguage) -> str:
     return text
 
 
+# A here-document of Perl: the parser of its grammar never comes back from one with a variable in it that does not end.
+_HEREDOC: Final = Lazy(rb"<<(?:~?(?:(\w+)|\"(\w+)\"|'(\w+)'|`(\w+)`|\\(\w+))|[ \t]*[~\"'`\\])")
+
+
+def _ended(data: bytes) -> bytes:
+    """A text in Perl with the end of every here-document behind it; one whose end is not plain begins none."""
+    if b"<<" not in data:
+        return data
+    ends: list[bytes] = []
+    pieces: list[bytes] = []
+    at = 0
+    for match in _HEREDOC.finditer(data):
+        name = next((group for group in match.groups() if group), None)
+        if name is not None:
+            ends.append(name)
+        else:
+            pieces += [data[at : match.start()], b"< "]
+            at = match.start() + 2
+    return b"\n".join([b"".join([*pieces, data[at:]]), *ends, b""])
+
+
 @cache
 def grammar_of(language: CodeLanguage) -> Grammar:
     """The grammar of a language, loaded when the first text of it is read."""
     spoken = _SPOKEN[language]
     given = getattr(importlib.import_module(spoken.module), spoken.function)()
     grammar = Language(_capsule(given) if isinstance(given, int) else given)
-    return Grammar(grammar, Query(grammar, spoken.query), spoken.repair)
+    return Grammar(grammar, Query(grammar, spoken.query), spoken.repair, _ended if language == "perl" else None)
 
 
 def text_of(node: Node | None) -> str:
@@ -359,3 +410,56 @@ def _name_of(node: Node) -> str:
 def catches_errors(node: Node) -> bool:
     """Whether Perl's `eval` holds statements of the program, whose errors it catches, and no text."""
     return node.type == "eval_expression" and bool(node.named_children) and node.named_children[0].type == "block"
+
+
+# Nodes of languages without a grammar
+
+NodeParts = tuple[dict[str, "SignNode"], Sequence["SignNode"]]  # the children that have names, and the others
+
+
+class SignNode:
+    """A node of the shape of a grammar's; its children are read when they are asked for."""
+
+    __slots__ = ("_fields", "_own", "_read", "end_byte", "is_named", "parent", "start_byte", "text", "type")
+
+    def __init__(self, kind: str, text: str, start: int, read: Callable[[], NodeParts] | None = None):
+        self.type = kind
+        self.text = text.encode("utf-8", "replace")
+        self.start_byte, self.end_byte = start, start + len(text)
+        self.parent: SignNode | None = None
+        self.is_named = True
+        self._read = read
+        self._own: list[SignNode] | None = None
+        self._fields: dict[str, SignNode] = {}
+
+    @property
+    def id(self) -> int:
+        return id(self)
+
+    def _look(self) -> list[SignNode]:
+        if self._own is None:
+            self._own = []
+            if self._read is not None:
+                self._fields, rest = self._read()
+                self._own = [*self._fields.values(), *rest]
+        return self._own
+
+    @property
+    def children(self) -> list[SignNode]:
+        return self._look()
+
+    named_children = children
+
+    @property
+    def named_child_count(self) -> int:
+        return len(self._look())
+
+    child_count = named_child_count
+
+    def child_by_field_name(self, name: str) -> SignNode | None:
+        self._look()
+        return self._fields.get(name)
+
+    def fill(self, fields: dict[str, SignNode], rest: Sequence[SignNode]) -> None:
+        """Say what the children are."""
+        self._fields, self._own = fields, [*fields.values(), *rest]
