@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+import orjson
 
 from aegis.core.finding import Finding
 from aegis.core.json import escape
@@ -122,6 +124,23 @@ def readable(text: str) -> tuple[str, int]:
     except UnicodeEncodeError:
         data = text.encode("utf-8", "replace")
         return data.decode(), len(data)
+
+
+def well_formed(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments, within the bounds of `walk`, whose texts every parser takes: the same ones where they do."""
+    try:
+        orjson.dumps(arguments)
+    except TypeError:  # a lone surrogate, a number beyond 64 bits
+        return {readable(name)[0]: _well_formed(value) for name, value in arguments.items()}
+    return arguments
+
+
+def _well_formed(value: Any) -> Any:
+    if isinstance(value, str):
+        return readable(value)[0]
+    if isinstance(value, Mapping):
+        return {readable(name)[0]: _well_formed(inner) for name, inner in value.items()}
+    return [_well_formed(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def exceeded(bound: str, path: str) -> Finding:

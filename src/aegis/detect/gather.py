@@ -21,7 +21,7 @@ from aegis.detect.analyse import (
     is_read_when_written,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
-from aegis.detect.extract import Raw, walk
+from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
@@ -264,12 +264,13 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     if to_files:
         found.written.extend(written_by(tool, texts))
-    for said in restated(tool, subject.arguments) if not limits else ():
-        analyse_restated(said, found)
     if not limits:
+        given = subject.arguments if together is not None and together.isascii() else well_formed(subject.arguments)
+        for said in restated(tool, given):
+            analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
         strings = together if together is not None else "\n".join(_brief(raw, filed))
-        for member in structured_effects(tool, subject.arguments, strings, to_files=filed):
+        for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}
