@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,15 @@ def test_asking_first_whether_a_text_has_other_readings_loses_none(text: str) ->
         assert expanded(text) == []
     if text.isascii():
         assert views_of(text) == expanded(text)
+
+
+@pytest.mark.parametrize("tool", ["redis_execute", "kubectl", "mongo", "write_note"])
+@pytest.mark.parametrize("half", ["\ud800", "-\ud800x", "\ud800; rm -rf /etc"])
+def test_half_of_a_character_is_read_as_a_question_mark(tool: str, half: str) -> None:
+    def rules(text: str) -> list[str]:
+        return [one.rule for one in judged({"kind": text, "namespace": [text, {text: text}], "count": 2**70}, tool)]
+
+    assert rules(half) == rules(half.replace("\ud800", "?"))
 
 
 @settings(max_examples=60, deadline=None)

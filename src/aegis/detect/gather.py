@@ -265,7 +265,9 @@ def gather(subject: FactSubject) -> Facts:
     if to_files:
         found.written.extend(written_by(tool, texts))
     if not limits:
-        given = subject.arguments if together is not None and together.isascii() else well_formed(subject.arguments)
+        # Half of a character stands in the texts as a question mark.
+        is_plain = together is not None and together.isascii() and "?" not in together
+        given = subject.arguments if is_plain else well_formed(subject.arguments)
         for said in restated(tool, given):
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
