@@ -361,45 +361,49 @@ def _of_sed(args: tuple[str, ...]) -> Iterator[str]:
 def substitutes(scripts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """The substitutions of `sed` scripts: pattern, what stands in its place, and flags."""
     for script in scripts:
-        rest = script
-        while rest:
-            rest = rest.lstrip(" \t\n;{}0123456789,$")
-            if len(rest) > 3 and rest[0] in "sy" and not rest[1].isalnum() and not rest[1].isspace():
-                transliterates = rest[0] == "y"
-                parts = _parts(rest[2:], rest[1])
+        at = 0
+        while (at := _past(script, at, " \t\n;{}0123456789,$")) < len(script):
+            sign = script[at + 1 : at + 2]
+            if script[at] in "sy" and len(script) - at > 3 and not sign.isalnum() and not sign.isspace():
+                parts = _parts(script, at + 2, sign)
                 if parts is None:
                     return
-                left, right, rest = parts
-                if transliterates:
+                left, right, end = parts
+                if script[at] == "y":
+                    at = end
                     yield from ((str(re2.escape(one)), other, "g") for one, other in zip(left, right, strict=False))
                     continue
-                flags = rest[: len(rest) - len(rest.lstrip("gipPeIM0123456789"))]
-                rest = rest[len(flags) :]
-                yield left, right, flags
+                at = _past(script, end, "gipPeIM0123456789")
+                yield left, right, script[end:at]
             else:
-                cut = min((at for at in (rest.find("\n"), rest.find(";")) if at >= 0), default=len(rest))
-                rest = rest[cut + 1 :]
+                while at < len(script) and script[at] not in "\n;":
+                    at += 1
 
 
-def _parts(text: str, sign: str) -> tuple[str, str, str] | None:
-    """What stands before the first and the second `sign` that no backslash quotes, and what follows."""
+def _past(text: str, at: int, signs: str) -> int:
+    while at < len(text) and text[at] in signs:
+        at += 1
+    return at
+
+
+def _parts(text: str, at: int, sign: str) -> tuple[str, str, int] | None:
+    """What stands before the first and the second `sign` that no backslash quotes, and where what follows begins."""
     found: list[str] = []
     piece: list[str] = []
-    at = 0
     while at < len(text):
         char = text[at]
         if char == "\\" and at + 1 < len(text):
             piece.append(text[at + 1] if text[at + 1] == sign else text[at : at + 2])
             at += 2
             continue
+        at += 1
         if char == sign:
             found.append("".join(piece))
             piece = []
             if len(found) == 2:
-                return found[0], found[1], text[at + 1 :]
+                return found[0], found[1], at
         else:
             piece.append(char)
-        at += 1
     return None
 
 
