@@ -19,9 +19,10 @@ from aegis.detect.languages.requests import (
     GRAVE_ON_SERVER,
     GRAVE_STATEMENT,
     SPEAKS_OF_CLOUD,
-    behind,
+    Chains,
     cloud_command,
     cloud_operations,
+    ends_of,
     handed_names,
     looked_up,
     says,
@@ -88,6 +89,7 @@ class _Program:
         self._language = language
         self._names = ProgramNames(nodes, language, aliases, MOST_CALLS)
         self._nodes = nodes
+        self._chains = Chains(list(nodes.get("call", ()))[:MOST_CALLS])
         self._scope: NameScope | None = None
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
@@ -258,8 +260,10 @@ class _Program:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
         if entry.on and not any(word in owner for word in entry.on):
             return
-        if entry.unless and any(word in unnarrowed(f"{owner}{behind(node)}").lower() for word in entry.unless):
-            return
+        if entry.unless:
+            chain = unnarrowed(f"{owner}{self._chains.behind(node)}").lower()
+            if any(word in chain for word in entry.unless):
+                return
         if entry.bare and parts.arguments:
             return
         if entry.says and not says(entry.says, parts):
@@ -305,7 +309,7 @@ class _Program:
         """What a method is called on, in small letters: its name, and what that was made of."""
         name = text_of(parts.receiver)
         made = self.scope().bound_to(name) if name.isidentifier() else ()
-        return unnarrowed(" ".join([name, *(text_of(one)[:_SHOWN] for one in made)])).lower()
+        return unnarrowed(" ".join([ends_of(name), *(text_of(one)[:_SHOWN] for one in made)])).lower()
 
     def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
         """Add what a value of a registry key does that is written; false where it is not known which key that is."""

@@ -8,8 +8,10 @@ command line in `data/programs` is known of every library.
 from __future__ import annotations
 
 import shlex
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
@@ -107,7 +109,6 @@ _NARROWS_NOTHING: Final = Lazy(
 
 
 _LONGEST_CHAIN: Final = 400
-_CHAINS: Final = ("call", "member", "attribute", "selector", "invocation")
 
 
 def unnarrowed(chain: str) -> str:
@@ -115,15 +116,26 @@ def unnarrowed(chain: str) -> str:
     return str(_NARROWS_NOTHING.sub(".all()", chain))
 
 
-def behind(node: Node) -> str:
-    """What is called on what a call makes, as it is written: `.where(id == 1)` behind `delete(Row)`."""
-    whole = node
-    while whole.parent is not None and whole.parent.end_byte - node.end_byte <= _LONGEST_CHAIN:
-        parent = whole.parent
-        if parent.start_byte != node.start_byte or not any(word in parent.type for word in _CHAINS):
-            break
-        whole = parent
-    return text_of(whole)[len(text_of(node)) :]
+class Chains:
+    """The calls of a text that begin where others do: `delete(Row).where(id == 1)` and its `delete(Row)`."""
+
+    def __init__(self, calls: Sequence[Node]):
+        self._of: dict[int, list[tuple[int, Node]]] = {}
+        for node in calls:
+            self._of.setdefault(node.start_byte, []).append((node.end_byte, node))
+        for chain in self._of.values():
+            chain.sort(key=itemgetter(0))
+
+    def behind(self, node: Node) -> str:
+        """What is called on what a call makes, as it is written: `.where(id == 1)` behind `delete(Row)`."""
+        chain = self._of[node.start_byte]
+        end, whole = chain[bisect_right(chain, node.end_byte + _LONGEST_CHAIN, key=itemgetter(0)) - 1]
+        return text_of(whole)[len(text_of(node)) :] if end > node.end_byte else ""
+
+
+def ends_of(chain: str) -> str:
+    """The ends of a chain of calls, where its middle is long: what it is called on, and what was called last."""
+    return chain if len(chain) <= 2 * _LONGEST_CHAIN else f"{chain[:_LONGEST_CHAIN]} {chain[-_LONGEST_CHAIN:]}"
 
 
 def says(pieces: Sequence[str], parts: Called) -> bool:

@@ -69,6 +69,7 @@ class _Scan:
         self._live: list[str] = []  # what runs inside of documents
         self._pending: list[tuple[int, str, bool, bool]] = []  # number, delimiter, quoted, tabs stripped
         self._inside: list[str] = []  # of what: `"`, `(`, `((` or a backquote
+        self._seen = bytearray(len(text) + 2)  # where documents that do not end were looked at
 
     def result(self) -> Extracted:
         text, at, copied = self._text, 0, 0
@@ -179,7 +180,7 @@ class _Scan:
             if not closed:
                 at, ended = start, True
             if not quoted:
-                self._live += _substitutions(body)
+                self._live += _substitutions(body) if closed else _substitutions(text, start, self._seen)
                 body = body.replace("\\\n", "").replace("\\$", "$").replace("\\`", "`").replace("\\\\", "\\")
             self._given[number] = Given(body, quoted)
         self._pending.clear()
@@ -236,11 +237,17 @@ def _closing(text: str, at: int, quote: str = "'") -> int:
     return -1
 
 
-def _substitutions(body: str) -> list[str]:
-    """The command substitutions of a document that is expanded, as they are written."""
+def _substitutions(body: str, at: int = 0, seen: bytearray | None = None) -> list[str]:
+    """The command substitutions of a document that is expanded, as they are written.
+
+    Where an earlier look at the same text was, in `seen`, it found what follows.
+    """
     found: list[str] = []
-    at = 0
     while at < len(body):
+        if seen is not None:
+            if seen[at]:
+                break
+            seen[at] = 1
         char = body[at]
         if char == "\\":
             at += 2
