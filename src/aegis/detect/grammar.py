@@ -28,8 +28,9 @@ _READS_A_STEP: Final = 8  # that take it about as long as a step
 # grammar there, which no step counts.
 _REPAIR: Final = 4
 # What no step shows is counted by the length: a broken text costs `repair` units for so many bytes besides its steps,
-# and one that is too short for steps to be seen costs nothing else but one unit.
+# and one that is short costs nothing else but one unit, unless it takes more steps than any that is code.
 _SHORT: Final = 512
+_STEPS_OF_SHORT: Final = 40
 _BYTES_A_UNIT: Final = 64
 _PIECE: Final = 512  # bytes of a piece of a text that takes longer: pieces are parsed one by one
 # A search takes the square of the children of a root that is an error: beyond these each child is searched alone.
@@ -76,7 +77,7 @@ def captures(grammar: Grammar, text: str, effort: Effort, *, whole: bool = True)
         return
     for piece in _pieces(data):
         found = _found(grammar, piece, effort)
-        if found is None:
+        if found is None and effort.steps <= 0:
             return
         yield found
 
@@ -85,15 +86,12 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
     """What stands in `data`; `None` where reading it takes more than its length or `effort` allows."""
     if grammar.ended is not None:
         data = grammar.ended(data)
-    if len(data) <= _SHORT:
-        if effort.steps <= 0:
-            effort.left = min(effort.left, -1)
-            return None
-        root = Parser(grammar.language).parse(data).root_node
-        effort.steps -= 1 + _mended(grammar, data, root)
-        return _searched(grammar.query, root)
+    if effort.steps <= 0:
+        effort.left = min(effort.left, -1)
+        return None
+    is_short = len(data) <= _SHORT
     own = _STEPS + len(data) * _STEPS_A_KIB // 1_024
-    most = min(own, effort.steps)
+    most = own if is_short else min(own, effort.steps)
     reads = cost = 0
 
     def read(offset: int, _: object) -> bytes:
@@ -103,7 +101,7 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
 
     def stops(_: int, is_broken: bool) -> bool:
         nonlocal cost
-        cost += grammar.repair if is_broken else 1
+        cost += grammar.repair if is_broken and not is_short else 1
         return cost + reads // _READS_A_STEP > most
 
     tree: Tree | None
@@ -111,7 +109,8 @@ def _found(grammar: Grammar, data: bytes, effort: Effort) -> Captures | None:
         tree = Parser(grammar.language).parse(read, progress_callback=stops)
     except ValueError:  # how the binding says that it was stopped
         tree = None
-    effort.steps -= 1 + cost + reads // _READS_A_STEP
+    steps = cost + reads // _READS_A_STEP
+    effort.steps -= 1 + (max(0, steps - _STEPS_OF_SHORT) if is_short else steps)
     if tree is None:
         if effort.steps <= 0:
             effort.left = min(effort.left, -1)

@@ -78,3 +78,14 @@ def test_texts_that_take_the_square_of_their_length_come_to_an_end(text: str) ->
 
 def test_a_text_that_unfolds_is_not_parsed() -> None:
     assert analyse_code("\ufdfa" * 16_000).too_long
+
+
+@pytest.mark.parametrize(
+    ("language", "piece"), [("python", "%-"), ("javascript", "-%"), ("java", "%-"), ("go", "+>"), ("csharp", "?!")]
+)
+def test_a_short_text_that_no_grammar_takes_is_left_before_it_takes_long(language: str, piece: str) -> None:
+    effort = Effort()
+    facts = analyse_code(piece * 250, language, effort)
+    assert facts.too_long
+    assert effort.steps > MOST_STEPS - 200
+    assert not analyse_code("a = b - c\n" * 50, language).too_long

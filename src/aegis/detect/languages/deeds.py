@@ -260,10 +260,8 @@ class _Program:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
         if entry.on and not any(word in owner for word in entry.on):
             return
-        if entry.unless:
-            chain = unnarrowed(f"{owner}{self._chains.behind(node)}").lower()
-            if any(word in chain for word in entry.unless):
-                return
+        if entry.unless and self._chains.narrows(node, owner, entry.unless):
+            return
         if entry.bare and parts.arguments:
             return
         if entry.says and not says(entry.says, parts):

@@ -126,11 +126,16 @@ class Chains:
         for chain in self._of.values():
             chain.sort(key=itemgetter(0))
 
-    def behind(self, node: Node) -> str:
-        """What is called on what a call makes, as it is written: `.where(id == 1)` behind `delete(Row)`."""
+    def narrows(self, node: Node, owner: str, words: Sequence[str]) -> bool:
+        """Whether what a call is called on, or what is called on what it makes, has one of the words.
+
+        Behind `delete(Row)` stands `.where(id == 1)`.
+        """
         chain = self._of[node.start_byte]
         end, whole = chain[bisect_right(chain, node.end_byte + _LONGEST_CHAIN, key=itemgetter(0)) - 1]
-        return text_of(whole)[len(text_of(node)) :] if end > node.end_byte else ""
+        behind = text_of(whole)[len(text_of(node)) :] if end > node.end_byte else ""
+        written = unnarrowed(f"{owner}{behind}").lower()
+        return any(word in written for word in words)
 
 
 def ends_of(chain: str) -> str:
