@@ -20,7 +20,7 @@ from aegis.core.effects import RESOURCES, Resource
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.detect.hosts import is_metadata, read_target
-from aegis.detect.paths import LONGEST, is_wild, plain_path, spread
+from aegis.detect.paths import KNOWN_SECRETS, LONGEST, is_secret_place, is_wild, matched, plain_path, spread
 from aegis.detect.quick import remembered
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
@@ -393,3 +393,13 @@ def _add(root: _Node, text: str, resource: Resource | None, *, is_below: bool = 
         node.ends = end
     if resource is not None and segments[-1] == DEEP and len(segments) > 2:
         _add(root, text.removesuffix(f"/{DEEP}"), resource, is_below=True)
+
+
+def is_any_secret(path: str) -> bool:
+    """Whether one of the files that a path with wildcards stands for is a secret, or all that lies with secrets."""
+    folder = place_of(path.partition("/*")[0])
+    return (
+        (folder is not None and folder.resource == "credential")
+        or is_secret_place(path.partition("/*")[0])
+        or any(True for _ in matched(path, KNOWN_SECRETS))
+    )

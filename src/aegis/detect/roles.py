@@ -38,8 +38,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "instruction", "patch", "diff", "data", "payload", "output", "input", "answer", "reply", "review", "feedback",
         "thought", "bio", "post", "str", "string", "replacement", "paragraph", "value", "question", "task", "email",
         "plan", "step", "steps", "fact", "todos", "explanation", "resolution", "observation", "observations",
-        "rationale",
-        "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
+        "rationale", "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
         "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
         "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
     ),
@@ -57,8 +56,9 @@ _SQL_TOOL: Final = frozenset({
     "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql",
 })  # fmt: skip
 _CODE_TOOL: Final = frozenset({
-    "code", "csharp", "deno", "dotnet", "golang", "interpreter", "java", "javascript", "jupyter", "node", "notebook",
-    "perl", "php", "python", "repl", "ruby", "typescript",
+    "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
+    "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
+    "scala", "swift", "typescript",
 })  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 

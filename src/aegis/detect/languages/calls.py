@@ -40,6 +40,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `registry` says that the values are a key of the Windows registry, the name of a value in it and its data; where
     the key is not known, it is the `resource`.
     `hosts` says that the value is a URL or a host, whose resource is read from it.
+    `always` says that nothing may be asked before the call in the loop that it stands in.
     `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
     """
 
@@ -62,6 +63,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     empty: int | None = None
     bare: bool = False
     says: tuple[str, ...] = ()
+    always: bool = False
 
 
 class CodeExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

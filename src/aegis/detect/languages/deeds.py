@@ -12,7 +12,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, variable
-from aegis.detect.languages.names import ProgramNames, called_name, parameters, result_of
+from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
 from aegis.detect.languages.requests import (
     ASKS_SERVER,
     FETCHES,
@@ -24,6 +24,8 @@ from aegis.detect.languages.requests import (
     cloud_operations,
     ends_of,
     handed_names,
+    is_broad_test,
+    is_empty,
     looked_up,
     says,
     squashed,
@@ -36,11 +38,12 @@ from aegis.detect.languages.syntax import (
     arguments_of,
     called,
     canonical,
+    is_conditional,
     text_of,
 )
 from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
-from aegis.detect.paths import KNOWN_SECRETS, is_secret_file, is_secret_place, matched
-from aegis.detect.resources import host_place, place_of
+from aegis.detect.paths import is_secret_file
+from aegis.detect.resources import host_place, is_any_secret, place_of
 from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.shell.uses import HIVES, is_key, written_value
 
@@ -54,6 +57,7 @@ _SPREAD: Final = frozenset(
     {"splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking"}
 )
 MOST_CALLS: Final = 2_000  # of one text that are looked at
+_MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
 _STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
@@ -97,6 +101,7 @@ class _Program:
         self._statements: dict[str, None] = {}
         self._brought: set[str] = set()  # files that the program writes
         self._asks_cloud: bool | None = None
+        self._asked = 0
         for name, module in list(self._names.loaded()):
             for text in self.scope().value(module).known[:1]:
                 self._names.aliases.setdefault(name, text.removeprefix("node:"))
@@ -218,19 +223,26 @@ class _Program:
         own = self._names.own(parts)
         result = None if own is None else result_of(own)
         if own is not None and result is not None:
-            given = dict(zip(parameters(own), map(scope.value, parts.arguments), strict=False))
+            values = tuple(map(scope.value, parts.arguments))
+            given = {**dict(zip(parameters(own), values, strict=False)), rest_of(own): FollowedValue((), values)}
             return scope.value_with(given, result, 6)
         return self._of_each(parts, scope)
 
     def _of_each(self, parts: Called, scope: NameScope) -> FollowedValue | None:
         """What is made of each item of a list: `list.map(c => ...)`, `map(chr, list)`."""
-        if parts.name not in ("map", "collect") or not parts.arguments:
+        if parts.name not in ("map", "collect", "filter", "do.call") or not parts.arguments:
             return None
         function, listed = parts.arguments[0], parts.receiver
         if listed is None:
             listed = parts.arguments[-1] if len(parts.arguments) == 2 else None
         if listed is None:
             return None
+        if parts.name == "do.call":  # of R, whose arguments are a list
+            called_so = self._known.makes.get(text_of(function).strip("'\"").lower())
+            every = scope.value(listed).items
+            return None if called_so is None else make(called_so, every, plainly=False, method=False)
+        if parts.name == "filter":
+            return scope.value(listed) if is_broad_test(function) else None
         own = self._names.functions.get(text_of(function), function)
         body, named = result_of(own), parameters(own)
         if body is not None and named:
@@ -264,14 +276,14 @@ class _Program:
             return
         if entry.bare and parts.arguments:
             return
-        if entry.says and not says(entry.says, parts):
+        if (entry.says and not says(entry.says, parts)) or (entry.always and self._is_conditional(node)):
             return
         scope = self.scope()
         if entry.runs is not None:
             self._run(entry, parts, scope)
             return
         shown = text_of(node)[:_SHOWN]
-        if entry.empty is not None and not _is_empty(parts.arguments, entry.empty):
+        if entry.empty is not None and not is_empty(parts.arguments, entry.empty):
             return
         if entry.registry and self._writes_key(entry, parts, shown):
             return
@@ -302,6 +314,11 @@ class _Program:
                     verb, path = ("write" if text.startswith(">") else "read"), text.lstrip("<> ")
                 if not entry.paths or "/" in path or "\\" in path or path.startswith("~"):
                     self._touch(verb, path, entry.scope, shown)
+
+    def _is_conditional(self, node: Node) -> bool:
+        """Whether something is asked before a call of a loop is made; of a text with many such calls none counts."""
+        self._asked += 1
+        return self._asked > _MOST_ASKED or is_conditional(node)
 
     def _called_on(self, parts: Called) -> str:
         """What a method is called on, in small letters: its name, and what that was made of."""
@@ -364,7 +381,7 @@ class _Program:
         if folder is not None and folder.whole:
             self._add("delete", folder.resource, "all", path, shown)
             return
-        secret = is_secret_file(path) or ("*" in path and _is_any_secret(path))
+        secret = is_secret_file(path) or ("*" in path and is_any_secret(path))
         if verb in ("read", "expose") and secret and not path.rpartition("/")[2].startswith(".env"):
             self._add(verb, "credential", "one", path, shown)
             return
@@ -479,21 +496,3 @@ class _Program:
             lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
         for line in lines:
             self._command(line)
-
-
-def _is_any_secret(path: str) -> bool:
-    """Whether one of the files that a path with wildcards stands for is a secret, or all that lies with secrets."""
-    folder = place_of(path.partition("/*")[0])
-    return (
-        (folder is not None and folder.resource == "credential")
-        or is_secret_place(path.partition("/*")[0])
-        or any(True for _ in matched(path, KNOWN_SECRETS))
-    )
-
-
-def _is_empty(arguments: Sequence[Node], place: int) -> bool:
-    """Whether a condition selects everything: an object without members."""
-    if place >= len(arguments):
-        return False
-    node = arguments[place]
-    return node.type in ("object", "dictionary", "hash") and not node.named_child_count

@@ -179,6 +179,14 @@ _WALLET: Final = Lazy(
     r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|"
     r"(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
 )
+# All variables of the environment, and letters that a program writes.
+_WHOLE_ENVIRONMENT: Final = Lazy(
+    r"environ\.items\s*\(|(?:str|repr|dumps|pformat)\(\s*(?:dict\(\s*)?os\.environ\b|dict\(\s*os\.environ\s*\)\s*[,)]|"
+    r"(?:entries|stringify|inspect)\(\s*process\.env\s*[,)]|\bENV\.(?:to_h|to_a|map|each|inspect)|getenv\(\s*\)|os\.Environ\(\)"
+)
+_MAILS: Final = Lazy(
+    r"(?i)\bsmtplib\b|\.sendmail\s*\(|\.send_message\s*\(|nodemailer|net/smtp|net::smtp|smtp\.sendmail|\bmail\s*\(\s*['\"$]"
+)
 _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 
 
@@ -191,6 +199,8 @@ def told_together(
         found.append(ResourceEffect("encrypt", "home", "all", (), "", text[:_SHOWN]))
     if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
         found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
+    if _MAILS.search(text) and _WHOLE_ENVIRONMENT.search(text):
+        found.append(ResourceEffect("send", "environment", "all", (), "", text[:_SHOWN]))
     if _KILLS.search(text):
         guards = [word for word in strings(text) if service_resource(word, "process") == "defence"]
         if guards:

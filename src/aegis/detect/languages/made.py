@@ -11,6 +11,7 @@ from typing import Final
 
 from aegis.detect.languages.calls import Makes
 from aegis.detect.languages.values import (
+    ANY_NAME,
     HOLE,
     MAX_CHARS,
     MAX_ITEMS,
@@ -30,10 +31,7 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "programfiles": "C:/Program Files", "tmpdir": "/tmp", "temp": "/tmp", "tmp": "/tmp", "xdg_config_home": "~/.config",  # noqa: S108 - places that are looked for
     "user.home": "~", "user.dir": ".", "java.io.tmpdir": "/tmp", "java.home": "/usr/lib/jvm",  # noqa: S108 - as above
 }  # fmt: skip
-_OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "base64", "base32", "hex", "rot13"})
-
-
-ANY_NAME: Final = FollowedValue(("*",))
+_OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "inside", "base64", "base32", "hex", "rot13"})
 
 
 def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> FollowedValue:
@@ -76,7 +74,7 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     if makes == "text":
         return first if every else FollowedValue(("",))
     if makes == "listed":  # names alone: which folder they lie in is not said by them
-        return FollowedValue((), (ANY_NAME,))
+        return FollowedValue((), (FollowedValue(ANY_NAME),))
     if makes == "inside":
         paths = (text if "*" in text else f"{text.rstrip('/')}/*" for text in first.every)
         return FollowedValue((), tuple(FollowedValue((path,)) for path in paths))

@@ -36,7 +36,10 @@ _LAMBDAS: Final = frozenset({
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
-ADDS: Final = frozenset({"append", "push", "extend", "Add", "add", "Append", "AppendLine", "concat", "arg", "args"})
+ADDS: Final = frozenset(
+    {"append", "push", "unshift", "prepend", "extend", "Add", "add", "Append", "AppendLine", "concat", "arg", "args"}
+)
+_FRONTS: Final = frozenset({"unshift", "prepend"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _WALKS: Final = frozenset({"Walk", "WalkDir"})
 # What calls a function with each item of a list, whether that is an argument or what the function is called on.
@@ -162,7 +165,7 @@ class ProgramNames:
             if own is not None:
                 self._bind_given(own, parts, node, names)
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
-                    names[parameter].append(BoundName(parameter, parts.receiver or node, node))
+                    names[parameter].append(BoundName(parameter, parts.receiver or node, node, given=True))
         if name in ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
             parts = called(node)
             owner = parts.receiver
@@ -171,7 +174,8 @@ class ProgramNames:
             if owner is not None and owner.type == "identifier" and len(parts.arguments) == 1:
                 listed = text_of(owner)
                 begins = name in _WRITES
-                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins))
+                front = name in _FRONTS
+                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins, front=front))
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node.child_by_field_name("receiver")
@@ -215,7 +219,10 @@ class ProgramNames:
         for at, (parameter, default) in enumerate(_defaults(own)):
             given = plain[at] if at < len(plain) else named.get(parameter.lstrip("$"), default)
             if given is not None:
-                names[parameter].append(BoundName(parameter, given, node))
+                names[parameter].append(BoundName(parameter, given, node, given=True))
+        rest, every = rest_of(own), node.child_by_field_name("arguments")
+        if rest and every is not None:
+            names[rest].append(BoundName(rest, every, node, given=True))
 
     # What imports bring in
 
@@ -354,6 +361,20 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
             name = next((child for child in name.named_children if child.type in ("identifier", "variable_name")), name)
         found.append(text_of(name))
     return found[1:] if found[:1] in (["self"], ["cls"]) else found
+
+
+_RESTS: Final = frozenset({
+    "list_splat_pattern", "rest_pattern", "splat_parameter", "variadic_parameter", "variadic_parameter_declaration",
+})  # fmt: skip
+
+
+def rest_of(function: Node) -> str:
+    """The parameter that takes all arguments of a function, where it takes nothing else; empty where none does."""
+    listed = function.child_by_field_name("parameters")
+    first = listed.named_children[0] if listed is not None and listed.named_child_count == 1 else None
+    if first is None or first.type not in _RESTS or not first.named_child_count:
+        return ""
+    return text_of(first.child_by_field_name("name") or first.named_children[0])
 
 
 def _defaults(function: Node) -> list[tuple[str, Node | None]]:

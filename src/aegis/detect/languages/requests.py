@@ -232,3 +232,23 @@ def _loaded(owner: Node, scope: Callable[[], NameScope], aliases: Mapping[str, s
     argument = loaded_module(owner, aliases)
     known = () if argument is None else scope().value(argument).known
     return known[0].removeprefix("node:") if known else ""
+
+
+def is_empty(arguments: Sequence[Node], place: int) -> bool:
+    """Whether a condition selects everything: an object without members."""
+    if place >= len(arguments):
+        return False
+    node = arguments[place]
+    return node.type in ("object", "dictionary", "hash") and not node.named_child_count
+
+
+_NARROW: Final = Lazy(r"[\"'`/]")
+
+
+def is_broad_test(function: Node) -> bool:
+    """Whether what is let through by a function is not told by any name: `str.isdigit`, `f => f.isFile()`, `None`.
+
+    What only leaves something out is broad too: `f => !f.startsWith(".")`.
+    """
+    text = text_of(function)[:_LONGEST]
+    return "!" in text.replace("!=", "") or "not " in text or _NARROW.search(text) is None

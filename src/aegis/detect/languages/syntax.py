@@ -99,6 +99,7 @@ LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
 _JAVA: Final = (
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
+    (Lazy(r"\btry\s*\(([^;{]{1,200})\)\s*\{"), r"using (\1) {"),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
@@ -337,10 +338,36 @@ def unwrapped(node: Node) -> Node:
     return node
 
 
+_ASKS: Final = frozenset({
+    "if_statement", "if", "elif_clause", "else_clause", "conditional_expression", "ternary_expression", "unless",
+    "switch_statement", "switch_section", "switch_case", "case_clause", "match_statement", "if_modifier", "case",
+    "unless_modifier", "boolean_operator", "if_clause", "expression_switch_statement", "conditional",
+})  # fmt: skip
+_LOOPS: Final = ("for", "while", "generator", "list_comp", "set_comp")
+_FAR: Final = 16  # nodes around a call that are looked at
+_LEAVES: Final = (b"continue", b"next ", b"return")
+
+
+def is_conditional(node: Node) -> bool:
+    """Whether a condition stands between a call and the loop around it."""
+    whole = node.parent
+    for _ in range(_FAR):
+        if whole is None:
+            return False
+        if whole.type in _ASKS:
+            return True
+        if whole.type.startswith(_LOOPS):
+            before = (whole.text or b"")[: node.start_byte - whole.start_byte]
+            return any(word in before for word in _LEAVES) or any(one.type in _ASKS for one in whole.named_children)
+        whole = whole.parent
+    return False
+
+
 class BoundName(NamedTuple):
     """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item.
 
-    `begins` says that the name is empty before anything is added.
+    `begins` says that the name is empty before anything is added; `front` that what is added stands before it.
+    `given` is a parameter: what every call gives it, wherever the call stands.
     """
 
     name: str
@@ -349,6 +376,8 @@ class BoundName(NamedTuple):
     adds: bool = False
     each: bool = False
     begins: bool = False
+    front: bool = False
+    given: bool = False
 
 
 _WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it

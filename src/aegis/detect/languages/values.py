@@ -52,9 +52,8 @@ class FollowedValue(NamedTuple):
 UNKNOWN: Final = FollowedValue((HOLE,))
 _STRINGS: Final = frozenset({
     "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
-    "encapsed_string",
-    "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal", "heredoc",
-    "nowdoc", "character_literal", "bare_string", "heredoc_body", "shell_command_expression", "subshell",
+    "encapsed_string", "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal",
+    "heredoc", "nowdoc", "character_literal", "bare_string", "heredoc_body", "shell_command_expression", "subshell",
     "command_string",
 })  # fmt: skip
 _CONTENT: Final = frozenset({
@@ -68,8 +67,7 @@ _SKIPPED: Final = frozenset({
 })  # fmt: skip
 _FILLED: Final = frozenset({
     "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
-    "hash_element_expression", "array_element_expression",
-    "subscript_expression", "member_access_expression",
+    "hash_element_expression", "array_element_expression", "subscript_expression", "member_access_expression",
 })  # fmt: skip
 _NAMES: Final = frozenset({
     "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
@@ -78,9 +76,8 @@ _NAMES: Final = frozenset({
 _BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression"})
 _LISTS: Final = frozenset({
     "list", "tuple", "set", "array", "array_creation_expression", "string_array", "literal_value", "array_initializer",
-    "initializer_expression", "collection_expression", "list_expression", "expression_list",
-    "implicit_array_creation_expression",
-    "argument_list",
+    "initializer_expression", "collection_expression", "list_expression", "expression_list", "argument_list",
+    "implicit_array_creation_expression", "arguments",
 })  # fmt: skip
 _WRAPPERS: Final = frozenset({
     "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
@@ -113,6 +110,9 @@ _BLOCKS: Final = frozenset({
 _ESCAPES: Final[Mapping[str, str]] = {
     "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
 }  # fmt: skip
+ANY_NAME: Final = ("*",)  # of what a folder holds
+_ROOTS: Final = (("/",), ("C:/",))
+_NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
 _NUMBER: Final = Lazy(r"^-?\d{1,4}$")
 _FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
@@ -286,26 +286,27 @@ class NameScope:
         if not bounds:
             made = self._of_call(Called(None, name, ()), self) if name.isupper() else None
             return UNKNOWN if made is None else made
-        before = [one for one in bounds if one.whole.start_byte < node.start_byte]
+        before = [one for one in bounds if one.given or one.whole.start_byte < node.start_byte]
         chosen: list[BoundName] = []
         for one in reversed(before):
             chosen.append(one)
-            if not one.each and _holds(one.whole, node):  # what is added to is a part of what it is then
+            if not (one.each or one.given) and _holds(one.whole, node):  # what is added to is a part of what it is then
                 break
         return _union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
     def _bound(self, one: BoundName, depth: int) -> FollowedValue:
         found = self.value(one.value, depth)
-        if one.each:
-            return _union(found.items) if found.items else UNKNOWN
+        if one.each:  # what lists the roots of a machine is known as one of them
+            return _union(found.items) if found.items else found if found.known[:1] in _ROOTS else UNKNOWN
         if one.adds:
             before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
             if not before or depth >= MAX_DEPTH:
                 return found if one.begins else UNKNOWN
             held = self._bound(before[-1], depth + 1)
             if held.items:
-                return FollowedValue((), (*held.items, *(found.items or (found,)))[:MAX_ITEMS])
-            return self._joined([held, found])
+                more = found.items or (found,)
+                return FollowedValue((), ((*more, *held.items) if one.front else (*held.items, *more))[:MAX_ITEMS])
+            return self._joined([found, held] if one.front else [held, found])
         return found
 
     def _binary(self, node: Node, depth: int) -> FollowedValue:
@@ -359,8 +360,8 @@ class NameScope:
         made = self._of_call(Called(owner, text_of(last), ()), self)
         if made is not None:
             return made
-        name = text_of(last)
-        return self.value(owner, depth).member(name)
+        held, name = self.value(owner, depth), text_of(last)
+        return held if name in _NAME_OF and held.texts == ANY_NAME else held.member(name)
 
     def _item(self, node: Node, depth: int) -> FollowedValue:
         children = node.named_children
