@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -19,7 +18,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from support.mcp_suite import await_port
+from support.mcp_suite import serving
 from support.served import Served, served
 from support.shell import mcp_python
 
@@ -43,23 +42,16 @@ class Behind:
 
 
 @contextmanager
-def serving(file: Path) -> Iterator[str]:
+def serving_notes(file: Path) -> Iterator[str]:
     """The URL of a server, which writes to `file` what it was asked."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     env = {**os.environ, "MCP_CALLS": str(file)}
-    with subprocess.Popen([mcp_python(), SERVER, str(port)], env=env, stderr=subprocess.DEVNULL) as server:
-        try:
-            await_port(port)
-            yield f"http://127.0.0.1:{port}/mcp"
-        finally:
-            server.terminate()
+    with serving([str(mcp_python()), str(SERVER), "http"], env=env, stderr=subprocess.DEVNULL) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
 
 
 @contextmanager
 def behind(tmp_path: Path) -> Iterator[Behind]:
-    with serving(tmp_path / "calls") as direct, serving(tmp_path / "calls-other") as other:
+    with serving_notes(tmp_path / "calls") as direct, serving_notes(tmp_path / "calls-other") as other:
         os.environ["TEST_MCP_KEY"] = KEY
         config = f"""
 version: 1

@@ -6,14 +6,12 @@ Run as a program it serves streamable HTTP on the port given, with sessions, and
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
-import uvicorn
 from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.shared.exceptions import MCPDeprecationWarning
@@ -279,4 +277,6 @@ def build() -> Server[Any]:
 
 if __name__ == "__main__":
     app = build().streamable_http_app(event_store=Remembered(), retry_interval=100)
-    uvicorn.run(app, port=int(sys.argv[1]), log_level="error")
+    from support.mcp_port import serve
+
+    serve(app)

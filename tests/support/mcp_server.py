@@ -137,6 +137,8 @@ def build() -> MCPServer[Any]:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        build().run("streamable-http", port=int(sys.argv[1]))
+        from support.mcp_port import serve  # over standard streams no server of the web is needed
+
+        serve(build().streamable_http_app())
     else:
         build().run("stdio")

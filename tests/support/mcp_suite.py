@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
+import os
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -61,23 +60,20 @@ def outcomes(folder: Path) -> Outcomes:
 @contextmanager
 def everything() -> Iterator[str]:
     """The URL of a server that has everything, over streamable HTTP."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with subprocess.Popen([sys.executable, str(SUPPORT / "mcp_everything.py"), str(port)]) as server:
+    with serving([sys.executable, str(SUPPORT / "mcp_everything.py")]) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@contextmanager
+def serving(command: Sequence[str], env: Mapping[str, str] | None = None, stderr: int | None = None) -> Iterator[int]:
+    """The port of a program that calls `serve`: nobody else can have taken it, as the program itself looks for it."""
+    env = {"PYTHONPATH": str(SUPPORT.parent), **(os.environ if env is None else env)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env) as server:
         try:
-            await_port(port)
-            yield f"http://127.0.0.1:{port}/mcp"
+            assert server.stdout is not None
+            line = server.stdout.readline()
+            if not line.strip().isdigit():
+                pytest.fail(f"the server did not come up: {line!r}")
+            yield int(line)
         finally:
             server.terminate()
-
-
-def await_port(port: int) -> None:
-    """Come back when somebody listens on `port`."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    pytest.fail("the server did not come up")

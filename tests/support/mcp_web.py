@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from support.mcp_port import serve
 from support.mcp_server import build, note
-from support.mcp_suite import await_port
+from support.mcp_suite import serving
 from support.shell import mcp_python
 
 
@@ -36,19 +35,11 @@ class Web:
 @contextmanager
 def web(tmp_path: Path, *, token: str = "") -> Iterator[Web]:
     """A server that wants `token`, if one is given."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     tests = str(Path(__file__).parents[1])
     scripts = str(Path(__file__).parents[2] / "scripts")
     env = {**os.environ, "PYTHONPATH": f"{tests}{os.pathsep}{scripts}", "MCP_CALLS": str(tmp_path / "calls")}
-    command = [str(mcp_python()), __file__, str(port), token]
-    with subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL) as server:
-        try:
-            await_port(port)
-            yield Web(url=f"http://127.0.0.1:{port}/mcp", file=tmp_path / "calls")
-        finally:
-            server.terminate()
+    with serving([str(mcp_python()), __file__, token], env=env, stderr=subprocess.DEVNULL) as port:
+        yield Web(url=f"http://127.0.0.1:{port}/mcp", file=tmp_path / "calls")
 
 
 class Guarded:
@@ -70,4 +61,4 @@ class Guarded:
 
 if __name__ == "__main__":
     app: ASGIApp = build().streamable_http_app()
-    uvicorn.run(Guarded(app, sys.argv[2]) if sys.argv[2] else app, port=int(sys.argv[1]), log_level="error")
+    serve(Guarded(app, sys.argv[1]) if sys.argv[1] else app)
