@@ -25,7 +25,7 @@ from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
 from aegis.detect.restated import Restated
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, unguarded
+from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, loosened
 from aegis.detect.structured import requested
 from aegis.detect.tool_files import language_by_ending, put_at
 
@@ -362,7 +362,7 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         loose = "" if language else loose_start(place.resource, programs)
         if loose:
             found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
-        setting = unguarded(written)
+        setting = loosened(place.resource, written)
         if setting:
             found.effect(ResourceEffect("disable", "trust", "one", (), "", setting), named)
         if place.resource == "pipeline" and gives_secrets(written):

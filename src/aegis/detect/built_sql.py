@@ -77,9 +77,17 @@ def built_statements(text: str) -> list[str]:
     return list(found)[:MOST_BUILT]
 
 
+# Routines that reach beyond the database, whose names are put together to be run: `EXEC @name`.
+_ROUTINE: Final = Lazy(
+    r"(?i)^[\w.\[\]]{0,80}\b(?:xp_(?:cmdshell|reg\w+|dirtree|fileexist)|sp_(?:oacreate|oamethod|addsrvrolemember|add_jobstep))\]?$"
+)
+
+
 def _note(value: str, found: dict[str, None]) -> None:
     if _STATEMENT.match(value):
         found[value.strip()] = None
+    elif _ROUTINE.match(value):
+        found[f"SELECT {value.strip('[]')}('value')"] = None
 
 
 def _bodies(text: str) -> list[str]:
@@ -131,7 +139,7 @@ def _assigned(tokens: Sequence[Token], at: int) -> _Text | None:
 _TYPES: Final = frozenset({
     TokenType.TEXT, TokenType.VARCHAR, TokenType.NVARCHAR, TokenType.CHAR, TokenType.NCHAR, TokenType.VAR,
 })  # fmt: skip
-_TYPE_WORDS: Final = frozenset({"varchar2", "text", "nvarchar", "varchar", "as", "clob"})
+_TYPE_WORDS: Final = frozenset({"varchar2", "text", "nvarchar", "varchar", "as", "clob", "sysname"})
 
 
 def _constant(tokens: Sequence[Token], at: int, variables: dict[str, str]) -> _Text | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
@@ -27,12 +28,39 @@ def is_everything(value: Any) -> bool:
     """Whether a condition selects everything there is."""
     if value == {} or (isinstance(value, str) and value.strip() in ("{}", "*", "*:*", "1=1", "true")):
         return True
-    if isinstance(value, dict):
-        if "match_all" in value:
-            return True
-        inner = value.get("query")
-        return isinstance(inner, dict) and is_everything(inner)
-    return False
+    if not isinstance(value, dict):
+        return False
+    if "match_all" in value:
+        return True
+    inner = value.get("query")
+    if isinstance(inner, dict):
+        return is_everything(inner)
+    return all(_narrows_nothing(name, held) for name, held in islice(value.items(), _MOST_FIELDS))
+
+
+_MOST_FIELDS: Final = 16  # of a condition
+_OF_KEYS: Final = frozenset({"_id", "id", "pk", "uuid"})
+
+
+def _narrows_nothing(name: str, held: Any) -> bool:
+    """Whether one part of a condition of a document database holds for every document: `_id: {$exists: true}`."""
+    if name in ("$or", "$and", "should", "must", "filter", "$nor") and isinstance(held, list):
+        parts = map(is_everything, islice(held, _MOST_FIELDS))
+        return (any(parts) if name in ("$or", "should") else all(parts)) if name != "$nor" else not held
+    if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
+        return held is True or (name == "bool" and is_everything(held))
+    if name == "$where":
+        return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
+    if not isinstance(held, dict) or len(held) != 1:
+        return False
+    sign, wanted = next(iter(held.items()))
+    if name == "exists" and sign == "field":
+        return wanted in _OF_KEYS
+    if sign == "$exists":
+        return wanted in (True, 1) and name in _OF_KEYS
+    if sign in ("$ne", "$gt", "$gte", "$nin"):
+        return name in _OF_KEYS and (wanted is None or wanted in ("", [], 0, -1))
+    return sign == "$regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
 
 
 def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Iterator[ResourceEffect]:

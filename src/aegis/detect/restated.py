@@ -117,6 +117,13 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     if len(words) < 2:
         return []
     found = [Restated(shlex.join(words[:_MOST]), "command")]
+    for name in _BATCHES:  # commands, each by itself
+        listed = members[name].value if name in members else None
+        for one in islice(listed, _MOST_CALLED) if isinstance(listed, list) else ():
+            said = _split(one) if isinstance(one, str) else [str(each) for each in one] if isinstance(one, list) else []
+            if said:
+                said = said[1:] if said[0] == program else said
+                found.append(Restated(shlex.join([program, *(word[:_LONGEST] for word in said[:_MOST])]), "command"))
     if program == "redis-cli" and "redis." in (script := "\n".join(words[1:_MOST_SCRIPTS])):
         scripts = (match.group() for match in _CALLED.finditer(script))
         found += [
@@ -137,6 +144,7 @@ class _Member(NamedTuple):
     value: Any
 
 
+_BATCHES: Final = ("commands", "pipeline", "batch", "statements", "operations")
 _OF_CLUSTER: Final = frozenset({"kind", "namespace"})
 _MOST_CALLED: Final = 16
 _MOST_SCRIPTS: Final = 5  # words of a line that may be scripts

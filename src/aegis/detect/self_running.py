@@ -175,6 +175,38 @@ def unguarded(written: Written) -> str:
     return match.group().strip() if match is not None and not _NEAR.search(text) else ""
 
 
+# Settings by which agents and editors run whatever a model asks for, without a person: of Claude Code, Codex, Gemini
+# CLI, Copilot in VS Code, Cursor, Cline, Roo and OpenCode, by their own documentation.
+_UNLEASHED: Final = Lazy(
+    r"(?i)\bbypassPermissions\b|[\"']Bash\(\s*\*?(?::\*)?\s*\)[\"']|\ballow[\"']?\s*:\s*\[[^\]]{0,300}[\"']Bash[\"']|"
+    r"\bdanger-full-access\b|\bapproval_policy\s*=\s*[\"']never|\bdangerously[-_]?\w+[\"']?\s*[:=]\s*[\"']?true|"
+    r"\bautoApprove[\"']?\s*:\s*(?:true|\[\s*[\"']\*)|\b(?:yolo(?:Mode)?|disableAllHooks|enableAllProjectMcpServers)[\"']?\s*:\s*true|"
+    r"\balwaysAllow[\"']?\s*:\s*\[\s*[\"']\*|\bapproval_?mode[\"']?\s*[:=]\s*[\"'](?:yolo|full-auto|never)|"
+    r"[\"'](?:bash|\*)[\"']\s*:\s*[\"']allow[\"']|\bskipDangerousModePermissionPrompt[\"']?\s*:\s*true"
+)
+_OF_AGENTS: Final[frozenset[Resource]] = frozenset({"agent-settings", "editor-task"})
+
+
+def unleashed(place: Resource, written: Written) -> str:
+    """The setting by which an agent no longer asks before it acts; empty for none."""
+    if place not in _OF_AGENTS or last_name(written.path).lower().endswith((".md", ".mdc", ".txt")):
+        return ""
+    match = _UNLEASHED.search(written.flow.text[:MAX_FLOW])
+    return "" if match is None else match.group().strip()
+
+
+# A function in the place of a program that takes passwords, which reads one or hands something on.
+_SHADOWS: Final = Lazy(
+    r"(?m)(?:^|[;\s])(?:function\s+)?(?:sudo|su|doas|passwd|login|gpg|ssh-add)\s*\(\)\s*\{[^}]{0,600}(?:\bread\s+-|>>|\bcurl\b|\bnc\b)"
+)
+
+
+def loosened(place: Resource, written: Written) -> str:
+    """What a file that is written takes away of the care that others trust in; empty for nothing."""
+    shadow = _SHADOWS.search(written.flow.text[:MAX_FLOW]) if place == "startup" else None
+    return unguarded(written) or unleashed(place, written) or ("" if shadow is None else shadow.group().strip())
+
+
 def gives_secrets(written: Written) -> bool:
     """Whether a workflow hands all secrets of a repository to a command or a host."""
     return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -44,10 +45,10 @@ _WRITES: Final = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp
 _LEAVES: Final = frozenset({exp.Literal, exp.Identifier, exp.Column, exp.Paren, exp.And, exp.EQ, exp.Tuple, exp.Alias})
 _DELAY: Final = frozenset({"sleep", "pg_sleep", "pg_sleep_for", "benchmark", "randomblob", "dbms_pipe.receive_message"})
 _FILE: Final = frozenset({
-    "load_file", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "lo_import", "lo_export", "readfile",
-    "writefile",
-    "load_extension", "xp_cmdshell", "xp_dirtree", "sys_exec", "sys_eval", "utl_http.request", "utl_file.fopen",
-    "openrowset", "opendatasource", "dblink", "query_to_xml", "extractvalue", "updatexml",
+    "load_file", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "lo_import", "lo_export", "readfile", "writefile",
+    "load_extension", "xp_cmdshell", "xp_dirtree", "xp_regwrite", "xp_regread", "xp_fileexist", "sp_oacreate",
+    "sp_oamethod", "sys_exec", "sys_eval", "utl_http.request", "utl_file.fopen", "openrowset", "opendatasource",
+    "dblink", "query_to_xml", "extractvalue", "updatexml",
 })  # fmt: skip
 _CATALOGUE: Final = frozenset({
     "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
@@ -146,6 +147,9 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
     facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
+    kept = _PASSWORDS.search(text[:MAX_SQL])
+    if kept is not None:
+        facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))
     administers = _MAKES_ADMIN.search(text[:MAX_SQL])
     if administers is not None:
         facts.signals.append(("sql.grants", administers.group()[:_SHOWN]))
@@ -261,7 +265,7 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
         merge = node.find_ancestor(exp.Merge) if isinstance(node.parent, exp.When) else None
         where = node.args.get("where")
         condition = merge.args.get("on") if merge is not None else where.this if where is not None else None
-        if condition is None or _always_true(condition):
+        if condition is None or _selects_all(condition, node):
             facts.irreversible = True
             _signal("sql.every-row", node, facts)
             if isinstance(node, exp.Delete):
@@ -298,6 +302,97 @@ def _always_true(node: exp.Expr | None) -> bool:
     if isinstance(node, (exp.GT, exp.LT, exp.GTE, exp.LTE, exp.NEQ)):
         return isinstance(node.left, exp.Literal) and isinstance(node.right, exp.Literal)
     return False
+
+
+_KEYS: Final = frozenset({"id", "pk", "uuid", "guid", "rowid", "oid", "_id", "ctid", "key"})
+_FEW: Final = 1  # the least that a key is
+_MANY: Final = 999_999  # beyond every key of a table that is worth a range
+
+
+def _selects_all(node: exp.Expr, target: exp.Expr) -> bool:
+    """Whether a condition selects every row: it is always true, or asks what every key or every row of the table is.
+
+    `id > 0`, `id IS NOT NULL`, `name LIKE '%'`, `id IN (SELECT id FROM the_table)`, `EXISTS (SELECT 1 FROM other)`.
+    """
+    node = node.unnest()
+    if isinstance(node, (exp.And, exp.Or)):
+        parts = (_selects_all(part, target) for part in islice(node.flatten(), _MOST_PARTS))
+        return all(parts) if isinstance(node, exp.And) else any(parts)
+    if isinstance(node, exp.Not):
+        held = node.this.unnest()
+        if isinstance(held, exp.Is) and isinstance(held.expression, exp.Null):
+            return _is_key(held.this)
+        return (isinstance(held, exp.Boolean) and not held.this) or _never_true(held)
+    if isinstance(node, (exp.Exists, exp.In)):
+        return _finds_all(node, target)
+    if isinstance(node, (exp.GT, exp.GTE, exp.NEQ)):
+        return (_is_key(node.left) and _below(node.right, isinstance(node, exp.GTE))) or _always_true(node)
+    if isinstance(node, exp.Between):
+        low, high = node.args.get("low"), node.args.get("high")
+        return _is_key(node.this) and _below(low, True) and _number(high) > _MANY
+    if isinstance(node, (exp.Like, exp.ILike)):
+        return isinstance(node.expression, exp.Literal) and set(node.expression.name) == {"%"}
+    return _always_true(node)
+
+
+_MOST_PARTS: Final = 64  # of a condition
+
+
+def _never_true(node: exp.Expr) -> bool:
+    """Whether a condition compares two different constants."""
+    return (
+        isinstance(node, exp.EQ)
+        and isinstance(node.left, exp.Literal)
+        and isinstance(node.right, exp.Literal)
+        and node.left != node.right
+    )
+
+
+def _is_key(node: exp.Expr | None) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() in _KEYS
+
+
+def _number(node: exp.Expr | None) -> float:
+    text = "" if node is None else node.sql()
+    return float(text) if len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() else 0.0
+
+
+_LONGEST_NUMBER: Final = 20
+
+
+def _below(node: exp.Expr | None, with_it: bool) -> bool:
+    """Whether a number stands below every key; `with_it` where the number itself may be one."""
+    text = "" if node is None else node.sql()
+    return len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() and int(text) < _FEW + with_it
+
+
+def _finds_all(node: exp.Expr, target: exp.Expr) -> bool:
+    """Whether a row is found by a query that narrows nothing, or that looks for itself in its own table."""
+    query = node.args.get("query") if isinstance(node, exp.In) else node.this
+    query = query.unnest() if isinstance(query, exp.Expr) else None
+    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in ("joins", "having", "limit", "group")):
+        return False
+    own, other = target.find(exp.Table), query.find(exp.Table)
+    same = own is not None and other is not None and own.name.lower() == other.name.lower()
+    where = query.args.get("where")
+    if isinstance(node, exp.In):
+        chosen = query.expressions[0] if query.expressions else None
+        is_itself = isinstance(chosen, exp.Column) and chosen.name.lower() == node.this.name.lower()
+        return same and is_itself and where is None
+    if where is None:
+        return True
+    condition = where.this.unnest()
+    if not (same and isinstance(condition, exp.EQ)):
+        return False
+    left, right = condition.left, condition.right
+    return isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.name.lower() == right.name.lower()
+
+
+# What databases keep instead of the passwords of their users.
+_PASSWORDS: Final = Lazy(
+    r"(?i)\brolpassword\b|\bauthentication_string\b|\bpasswd\b[^;]{1,300}\bpg_shadow\b|\bpg_shadow\b[^;]{1,300}\bpasswd\b|"
+    r"select\s+\*\s+from\s+(?:pg_catalog\.)?pg_(?:shadow|authid)\b|\bpassword_hash\b[^;]{1,300}\bsql_logins\b|\bspare4\b[^;]{1,300}\buser\$"
+)
 
 
 def _by_words(text: str, facts: SqlFacts) -> None:

@@ -98,11 +98,16 @@ def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str
         return frozenset()
     found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
     parts = [part for part in path_of(readable(path)[0]).split("?", 1)[0].split("/") if part]
+    if method == "POST" and parts and parts[-1] in _ASKS:
+        return frozenset()
     for part in parts[-_MOST_PARTS:]:
         found |= spoken(part)
     return frozenset(found)
 
 
+_ASKS: Final = frozenset(
+    {"_search", "_count", "_msearch", "_mget", "_analyze", "_explain", "_field_caps", "_sql", "scroll"}
+)
 _METHODS: Final = ("method", "httpMethod", "http_method", "verb")
 _PATHS: Final = ("url", "path", "endpoint", "uri", "route")
 _MOST_PARTS: Final = 6

@@ -100,7 +100,8 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
 
 # Conditions that nothing fails, behind the words that narrow what a library asks a database for.
 _NARROWS_NOTHING: Final = Lazy(
-    r"(?i)\.(?:where|where_?raw|filter|filter_by|and_?where|find_?by|matching)\(\s*(?:(?:sa\.|sqlalchemy\.|sql\.)?"
+    r"(?i)\.exclude\(\s*\w*\b(?:id|pk)(?:__isnull\s*=\s*true|__in\s*=\s*[\[(]\s*[\])]|\s*=\s*(?:none|-1|0)|__lte?\s*=\s*(?:-1|0))\s*\)|"
+    r"\.(?:where|where_?raw|filter|filter_by|and_?where|find_?by|matching)\(\s*(?:(?:sa\.|sqlalchemy\.|sql\.)?"
     r"(?:text|literal|literal_column|sql|q)?\(?\s*(?:[\"'`]?\s*(?:true|(\d{1,9})[\"']?\s*(?:==?|,)\s*[\"']?\d{1,9}|1|\*)\s*[\"'`]?|true\(\)|)\s*\)?|"
     r"(?:lambda\s+)?\(?\w*\)?\s*(?::|=>|->)\s*(?:true|1\s*==\s*1)|"
     r"[\"'`]\s*(?:[\w.]*\bid\s*(?:>=?|!=|<>)\s*-?[01]|[\w.]{1,60}\s+is\s+not\s+null)\s*[\"'`]|"

@@ -269,6 +269,9 @@ def finds(command: Command) -> list[str]:
     where = next((arg for arg in args if not arg.startswith("-")), ".")
     started = {args[at + 1].rsplit("/", 1)[-1] for at, arg in enumerate(args[:-1]) if arg in {"-exec", "-execdir"}}
     ends = any(arg in _EXECS and _ends(args[at + 1 : at + 5]) for at, arg in enumerate(args))
+    opens = any(arg in _EXECS and _opens(args[at + 1 : at + 5]) for at, arg in enumerate(args))
+    if opens and (_is_root(where) or is_vital(where)) and not _BY_NAME & set(args):
+        return [SIGNAL]
     removes = ends or "-delete" in args or bool(started & DELETERS)
     if removes and started & _ENCRYPTORS:
         return ["shell.destroy"]
@@ -294,6 +297,17 @@ def _ends(words: tuple[str, ...]) -> bool:
     return name in {"cp", "dd"} and any("/dev/" in word for word in given)
 
 
+_TO_ALL: Final = frozenset(
+    {"777", "0777", "666", "0666", "o+w", "a+w", "ugo+w", "o+rw", "a+rw", "o+rwx", "a+rwx", "+w"}
+)
+
+
+def _opens(words: Sequence[str]) -> bool:
+    """Whether a command that is started with files lets everybody write them."""
+    name = words[0].rsplit("/", 1)[-1] if words else ""
+    return name == "chmod" and not _TO_ALL.isdisjoint(words[1:4])
+
+
 def _deletes_wanted(where: str, args: tuple[str, ...]) -> bool:
     """Whether `find` is to delete all, or by name what no program makes again and what is not kept for days only."""
     named = [value for option, value in pairwise(args) if option in _BY_NAME]
@@ -310,6 +324,10 @@ def feeds_deleter(stages: Sequence[Command]) -> bool:
         whole = before.name == "find" or any(map(_recurses, words))
         if words and whole and before.name in _LISTERS and _lists_root(before.args):
             return True
+        if before.name == "find" and command.name in FED and any(map(_is_root, before.args)):
+            at = next((at for at, arg in enumerate(command.args) if arg.rsplit("/", 1)[-1] == "chmod"), None)
+            if at is not None and _opens(command.args[at:]) and not _BY_NAME & set(before.args):
+                return True
     return False
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from aegis.core.names import glob_match
+from aegis.detect.shell.words import first_name, known_folder
 
 MOST_TEXT: Final = 12_288  # characters of a value that is followed: doubling one in a loop ends here
 MOST_ITEMS: Final = 4_096
@@ -418,6 +419,9 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
         return _replaced(first, listed(given[1:3]))
     if type_name == "environment" and name == "getenvironmentvariable":
         return variable(f"env:{first.text.lower()}")
+    if type_name == "environment" and name == "getfolderpath":
+        of, below = known_folder(first.text)
+        return made(variable(f"env:{of}").text + below, *given) if of else UNKNOWN
     if type_name == "scriptblock" and name == "create":
         return PsValue(text=first.text, known=first.known, kinds=kinds, type="scriptblock")
     if type_name in {"io.file", "file"} and name.startswith("read"):
@@ -440,6 +444,7 @@ _PASSES: Final = frozenset({
     "select-object", "select", "where-object", "where", "?", "sort-object", "sort", "tee-object", "tee", "out-string",
     "foreach-object", "%", "foreach", "convertfrom-json", "select-string", "sls", "convertto-securestring",
 })  # fmt: skip
+_CHOOSE: Final = frozenset({"where-object", "where", "?"})
 _NAMES_FILE: Final = frozenset({
     "get-item", "gi", "get-childitem", "gci", "dir", "ls", "resolve-path", "rvpa", "get-command", "gcm", "get-alias",
     "gal", "get-process", "gps", "ps", "get-service", "gsv", "get-wmiobject", "gwmi", "get-ciminstance", "gcim",
@@ -469,6 +474,10 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         return PsValue(text=packed.text, known=False, kinds=kinds, type=shown)
     if name in _PASSES:
         block = next((word for word in words if word.block), None)
+        if not before.text and name in _CHOOSE:  # of a list of everything, what has the first of these names
+            return PsValue(
+                text=first_name(block.text if block else plain[-1] if plain else ""), known=False, kinds=kinds
+            )
         if block is not None and "[char]" in block.text.replace(" ", "").lower() and before.known:
             numbers = before.spread()
             return cast("char[]", listed(numbers)) if "bxor" not in block.text.lower() else UNKNOWN

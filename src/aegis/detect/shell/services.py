@@ -250,7 +250,20 @@ _KEEPERS: Final = of_kind("cloud") | frozenset(
     and not {"container-engine", "names-shell", "launcher"} & set(program.kinds)
 )
 _CHOOSERS: Final = frozenset({"grep", "egrep", "fgrep", "rg", "fzf"})
-_CHOOSES: Final = ("-l", "--selector", "--filter", "--filters", "--field-selector", "--state", "--tag", "--prefix")
+_CHOOSES: Final = (
+    "--merged",
+    "--no-merged",
+    "--contains",
+    "--points-at",
+    "-l",
+    "--selector",
+    "--filter",
+    "--filters",
+    "--field-selector",
+    "--state",
+    "--tag",
+    "--prefix",
+)
 _SWEEPS: Final = _DESTROYS | {"rm", "rb", "rmi", "del", "clean"}
 
 
@@ -259,19 +272,39 @@ def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
     listed = {
         command.name
         for command in commands
-        if command.name in _KEEPERS
+        if (command.name in _KEEPERS or command.name == "git")
         and (command.pipe or command.inside)
-        and _says(command.args, _LISTS)
+        and _says(command.args, _LISTS if command.name != "git" else _LISTS_OF_GIT)
         and not any(arg.startswith(_CHOOSES) for arg in command.args)
     }
-    if not listed or any(command.name in _CHOOSERS for command in commands):
+    choosing = [command.args for command in commands if command.name in _CHOOSERS]
+    if not listed or not all(map(_leaves_out, choosing)):
+        return
+    if choosing and any(not _SHORT_LIVED.isdisjoint(command.args) for command in commands):
         return
     for command in commands:
         args = command.args
         at = next((at for at, arg in enumerate(args) if arg in listed), -1) if command.name in FED else -1
         fed = command.name in listed and any(arg[:1] == "$" or arg[:2] == '"$' for arg in args)
-        if (at >= 0 or fed) and _says(args[at + 1 :], _SWEEPS) and not _says(args[at + 1 :], _LOOKS):
+        if "git" in listed and (at >= 0 or fed) and "push" in args and not _DELETES_REFS.isdisjoint(args):
+            yield Did("delete", "repository", "many", args[:_FIRST_NAMED])
+        elif (
+            (at >= 0 or fed)
+            and "git" not in args[at : at + 1]
+            and _says(args[at + 1 :], _SWEEPS)
+            and not _says(args[at + 1 :], _LOOKS)
+        ):
             yield Did("delete", "cloud-resource", "all", args[:_FIRST_NAMED])
+
+
+_LISTS_OF_GIT: Final = frozenset({"for-each-ref", "ls-remote", "branch", "tag"})
+_DELETES_REFS: Final = frozenset({"--delete", "-d"})
+_SHORT_LIVED: Final = frozenset({"pod", "pods", "po", "job", "jobs", "rs", "replicasets", "events"})
+
+
+def _leaves_out(args: Sequence[str]) -> bool:
+    """Whether a search for lines passes on all but a few: `grep -v kube-system`."""
+    return any((arg[:1] == "-" and arg[1:2] != "-" and "v" in arg) or arg == "--invert-match" for arg in args)
 
 
 def _says(args: Sequence[str], words: frozenset[str]) -> bool:

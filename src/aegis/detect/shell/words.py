@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
 from aegis.detect.shell.catalogue import Prints, builtin_programs, members, of_kind, options
 from aegis.detect.shell.tree import Command
@@ -188,3 +189,30 @@ _DRIVES: Final = frozenset({
     "hklm", "hkcu", "hkcr", "hku", "cert", "env", "variable", "function", "alias", "wsman", "registry", "script",
     "file", "http", "https", "localhost", "mailto",
 })  # fmt: skip
+
+
+_STARTUP: Final = "\\Microsoft\\Windows\\Start Menu\\Programs\\Startup"
+_FOLDERS: Final[Mapping[str, tuple[str, str]]] = {
+    "userprofile": ("userprofile", ""), "personal": ("userprofile", "\\Documents"), "windows": ("windir", ""),
+    "mydocuments": ("userprofile", "\\Documents"), "desktop": ("userprofile", "\\Desktop"),
+    "desktopdirectory": ("userprofile", "\\Desktop"), "mypictures": ("userprofile", "\\Pictures"),
+    "localapplicationdata": ("localappdata", ""), "commonapplicationdata": ("programdata", ""),
+    "programfiles": ("programfiles", ""), "system": ("windir", "\\System32"), "applicationdata": ("appdata", ""),
+    "startup": ("appdata", _STARTUP), "commonstartup": ("programdata", _STARTUP),
+}  # fmt: skip
+
+
+def known_folder(name: str) -> tuple[str, str]:
+    """A folder by its name in .NET: the variable of the environment that holds it, and what lies below that."""
+    return _FOLDERS.get(name.lower().rpartition("::")[2], ("", ""))
+
+
+_CHOSEN: Final = Lazy(r"['\"]\^?\(?([\w.*-]{2,60})")
+
+
+def first_name(condition: str) -> str:
+    """The first name that a condition of PowerShell asks for: `$_.Name -match '^(WinDefend|Sense)$'`."""
+    found = _CHOSEN.search(condition)
+    return (
+        found.group(1) if found is not None else condition.strip("^$()").split("|")[0] if " " not in condition else ""
+    )
