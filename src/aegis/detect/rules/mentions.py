@@ -178,6 +178,31 @@ def quoted(text: str, start: int, end: int) -> bool:
     return _MENTION.search(whole[:opened]) is not None or _MENTIONED.search(whole[opened + 2 + closed :]) is not None
 
 
+_BLOCKS: Final = ("```", '"""', "'''")
+_OF_MARKUP: Final = "=<"  # before a quote: the value of an attribute, which nobody sees
+
+
+def is_cited(text: str, start: int, end: int) -> bool:
+    """Whether what stands at a place is cited: in a block of code, a string of a program, or between quotes in a line.
+
+    Who cites an order may still mean it, so it is no reason to let it pass.
+    """
+    start += text[start : start + 1] in _QUOTES  # what is found may take the marks with it that open and close the quote
+    end = len(text[:end].rstrip(".!\"'`"))
+    before, after = text[:start], text[end:]
+    if any(before.count(mark) % 2 and mark in after for mark in _BLOCKS):
+        return True
+    line, rest = before.rpartition("\n")[2], after.partition("\n")[0]
+    for opens, closes in _QUOTES.items():
+        at = line.rfind(opens)
+        if at < 0 or closes not in rest or (opens == closes and line.count(opens) % 2 == 0):
+            continue
+        lead = line[:at]
+        if lead[-1:] not in _OF_MARKUP and not (opens == "'" and lead[-1:].isalnum()):
+            return True
+    return False
+
+
 def takes(data: bytes) -> Span | None:
     """Where a text has what is private sent away."""
     return find_parts("takes", data, quoted)

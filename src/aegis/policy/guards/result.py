@@ -18,6 +18,7 @@ from aegis.detect.extract import exceeded
 from aegis.detect.facts import Effort, Text
 from aegis.detect.fold import hidden_text
 from aegis.detect.gather import batches
+from aegis.detect.rules.mentions import is_cited
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
 from aegis.detect.views import MOST_DECODED, may_have_views, views_of
@@ -116,6 +117,12 @@ _FENCE: Final = (
 )
 
 
+def _within(text: str) -> str:
+    """A text without the fence around it, whose own words about instructions are no part of what was given back."""
+    opening, closing = _FENCE
+    return text.removeprefix(f"{opening}\n").removesuffix(f"\n{closing}")
+
+
 class ResultContentGuard:
     """Reports what the rules find in a tool's result; no I/O, linear time."""
 
@@ -131,10 +138,11 @@ class ResultContentGuard:
         decoding, checks = Effort(MOST_DECODED), Checks()
         decoded: set[tuple[str, str]] = set()  # path and rule of what another reading shows
         for text in self._loud(case.texts.strings):
-            value = text.value
+            value = _within(text.value)
             seen: dict[str, tuple[Rule, str, bool]] = {}
             for hit in self._scanner.scan(value, "result", checks=checks):
-                seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end], hit.sure)
+                sure = hit.sure and not (hit.rule.category in _INJECTED and is_cited(value, hit.start, hit.end))
+                seen[hit.rule.id] = (hit.rule, value[hit.start : hit.end], sure)
             for reading, kinds in views_of(value, decoding):
                 if "shell" in kinds:
                     continue
@@ -168,7 +176,7 @@ class ResultContentGuard:
     def _finding(self, rule: Rule, case: ResultCase, text: Text, evidence: str, sure: bool) -> Finding:
         outcome = rule.outcome if rule.maturity == "stable" else Outcome.ALLOW
         if not sure:
-            outcome = min(outcome, Outcome.SANITIZE)  # an order that is only likely is fenced
+            outcome = min(outcome, Outcome.SANITIZE)  # an order that is only likely, or cited, is fenced
         for override in self._options.overrides:
             if override.covers(rule.id, case.server, case.tool, text.path, case.now):
                 outcome = override.outcome
