@@ -186,7 +186,7 @@ class ProgramNames:
             parts = called(node)
             if len(parts.arguments) > 1 and parts.arguments[1].type in _LAMBDAS:
                 for parameter in parameters(parts.arguments[1])[:1]:
-                    names[parameter].append(BoundName(parameter, parts.arguments[0], node))
+                    names[parameter].append(BoundName(parameter, node, node, each=True))
         elif name in ("find", "finddepth") and self._language == "perl":
             for folder in arguments_of(node)[1:2]:
                 for found in _FOUND_BY_PERL:
