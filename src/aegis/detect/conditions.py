@@ -95,7 +95,12 @@ def _is_compared(wanted: Any) -> bool:
 
 # Prose with code in it, as Markdown writes it: `npm ci` between words of a sentence.
 _SPAN: Final = Lazy(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
-_SENTENCE: Final = Lazy(r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00)*$")
+# Behind a semicolon stands code that is cited, or a word that is the name of no program.
+_SENTENCE: Final = Lazy(
+    r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00|"
+    r";\s+(?:never|but|and|or|it|we|they|this|that|the|always|not|so|also|however|otherwise|instead|you|he|she|nothing|"
+    r"please|hence)\s)*$"
+)
 _WORDS: Final = Lazy(r"\p{L}{2,}")
 _LEAST_WORDS: Final = 3
 

@@ -187,7 +187,9 @@ def is_cited(text: str, start: int, end: int) -> bool:
 
     Who cites an order may still mean it, so it is no reason to let it pass.
     """
-    start += text[start : start + 1] in _QUOTES  # what is found may take the marks with it that open and close the quote
+    start += (
+        text[start : start + 1] in _QUOTES
+    )  # what is found may take the marks with it that open and close the quote
     end = len(text[:end].rstrip(".!\"'`"))
     before, after = text[:start], text[end:]
     if any(before.count(mark) % 2 and mark in after for mark in _BLOCKS):

@@ -44,7 +44,7 @@ from aegis.detect.shell.programs import (
 )
 from aegis.detect.shell.starts import split_words, unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
-from aegis.detect.shell.words import SHELLS
+from aegis.detect.shell.words import SHELLS, is_spared
 from aegis.detect.structured import structured_effects
 
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
@@ -264,6 +264,8 @@ class Feeds:
         if found:
             out = EMPTY
             for program in found:
+                if program.language == "sql" and program.text is not None and is_spared(command, program.text):
+                    continue
                 out = out.then(self._program(command.name, program, stdin, words))
             if found[0].language in _PRINTS_ITSELF:
                 return self._prints(command, stdin)

@@ -108,12 +108,19 @@ _NAMESPACES: Final = frozenset({"namespace", "namespaces", "ns", "project"})
 
 
 def _is_thrown_away(name: str, deed: _Words, command: Command) -> bool:
-    """Whether a cluster loses only namespaces that were made to be thrown away: `kubectl delete ns pr-4411`."""
+    """Whether a cluster or server loses only what was made to be thrown away: `kubectl delete ns pr-4411`."""
+    if name == "dropdb":
+        names = [arg for arg in command.args if arg[:1] != "-"]
+        return len(names) == 1 and _is_local(command.args) and is_throwaway(names[0])
     if name not in {"kubectl", "oc"} or deed.needs.isdisjoint(_NAMESPACES):
         return False
     named = [word for word in command.args if not word.startswith("-") and word.lower() not in deed.needs]
     unasked = all(word.partition("=")[0] in _UNASKED for word in command.args if word.startswith("-"))
     return bool(named) and unasked and all(map(is_throwaway, named))
+
+
+def _is_local(args: Sequence[str]) -> bool:
+    return not any(arg in ("-h", "--host") or arg.startswith("--host=") or "://" in arg for arg in args)
 
 
 _UNASKED: Final = frozenset({"--wait", "--ignore-not-found", "--now", "--timeout", "--grace-period"})

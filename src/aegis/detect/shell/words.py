@@ -13,6 +13,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
 from aegis.detect.shell.catalogue import Prints, builtin_programs, members, of_kind, options
 from aegis.detect.shell.tree import Command
+from aegis.detect.tool_words import is_throwaway
 
 SHELLS: Final = of_kind("shell")
 INTERPRETERS: Final = SHELLS | of_kind("interpreter")
@@ -77,11 +78,37 @@ def statements(command: Command) -> list[str]:
     given = _STATEMENTS.get(command.name)
     if given is not None:
         joined = [arg.partition("=")[2] for arg in command.args if arg.partition("=")[0] in given and "=" in arg]
-        return joined + [following for option, following in pairwise(command.args) if option in given]
+        told = joined + [following for option, following in pairwise(command.args) if option in given]
+        return [one for one in told if not is_spared(command, one)]
     if command.name == "sqlite3":
         plain = [arg for arg in command.args if not arg.startswith("-")]
         return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") else []
     return []
+
+
+# One statement that changes rows, tables or what is in a database, and nothing of the machine or of who may do what.
+_OF_DATA: Final = Lazy(
+    r"(?i)^\s*(?:drop\s+(?:table|schema|view|index)|truncate|delete\s+from|alter\s+table)\b[^;$`\\]*;?\s*$"
+)
+_HOSTS: Final = frozenset({"-h", "--host", "-S", "--server"})
+_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1", "/var/run/postgresql", "db", "postgres", "mysql"})
+
+
+def is_spared(command: Command, statement: str) -> bool:
+    """Whether a statement changes data alone, of a database near by that was made to be thrown away.
+
+    `psql -h localhost app_test -c "DROP TABLE carts"`.
+    """
+    options = dict(pairwise(command.args))
+    far = [value for option, value in options.items() if option in _HOSTS]
+    far += [arg.partition("=")[2] for arg in command.args if arg.startswith(("--host=", "--server="))]
+    if command.variables or "://" in command.text or not _LOCAL.issuperset(far) or not _OF_DATA.match(statement):
+        return False
+    named = [arg.partition("=")[2] for arg in command.args if arg.startswith(("--dbname=", "--database="))]
+    named += [options[option] for option in ("-d", "-D", "--dbname", "--database") if option in options]
+    taken = {value for option, value in options.items() if option[:1] == "-"}
+    named += [arg for arg in command.args if arg[:1] != "-" and arg not in taken and arg != statement]
+    return len(named) == 1 and is_throwaway(named[0])
 
 
 # What a coding agent reads of its folder by commands, as by a tool that reads files. Programs that start others, ask
