@@ -38,6 +38,16 @@ def is_everything(value: Any) -> bool:
     return all(_narrows_nothing(name, held) for name, held in islice(value.items(), _MOST_FIELDS))
 
 
+_OF_STATEMENT: Final = frozenset({
+    "Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition",
+})  # fmt: skip
+
+
+def is_refusal(value: Mapping[str, Any]) -> bool:
+    """Whether an object is a statement of a policy that refuses under a condition, and nothing else."""
+    return value.get("Effect") == "Deny" and bool(value.get("Condition")) and value.keys() <= _OF_STATEMENT
+
+
 _MOST_FIELDS: Final = 16  # of a condition
 _OF_KEYS: Final = frozenset({"_id", "id", "pk", "uuid"})
 

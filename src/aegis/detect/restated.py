@@ -37,6 +37,7 @@ _PACKAGERS: Final = frozenset(
     {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer"}
 )
 _FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
+_OWNERS: Final = frozenset({"owner", "owners", "maintainer", "maintainers"})
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
@@ -84,6 +85,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
                 return program, tuple(one for one in words[at + 1 :] if one in _OF_GCLOUD)
             if program in _PACKAGERS:
                 deed = next((one for one in words if one in _FETCHES), None)
+                if deed is not None and not _OWNERS.isdisjoint(words):
+                    return program, ("owner", deed)
                 return (program, (deed,)) if deed is not None else ("", ())
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
@@ -185,13 +188,14 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
     return line
 
 
+_SINGLE: Final = frozenset({"terraform", "tofu"})  # whose long options begin with one dash
 _RUNS: Final = frozenset({"exec", "run"})  # verbs of tools that run any command of a program
 
 
 def _options(members: Mapping[str, Any], program: str) -> Iterator[str]:
     """The options of a command line that members are: a switch, or a name with its value."""
     for name, value in members.items():
-        option = f"--{_dashed(str(name))}"
+        option = f"{'-' if program in _SINGLE else '--'}{_dashed(str(name))}"
         if not _NAME.match(str(name)) or value in (False, None):
             continue
         if value is True:

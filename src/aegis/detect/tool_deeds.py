@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from aegis.core.effects import ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, is_everything, path_of, plain
+from aegis.detect.endpoints import ALL, is_everything, is_refusal, path_of, plain
 from aegis.detect.extract import readable
 from aegis.detect.permissions import is_source, opened_networks
 from aegis.detect.queries import Mutation
@@ -172,6 +172,8 @@ def _members(given: Mapping[str, Any]) -> list[_Member]:
             value, _ = readable(value)
         if isinstance(value, str) and value[:1] == "{" and len(value) <= _LONGEST_POLICY and '"' in value:
             value = parsed_json(value) or value
+        if isinstance(value, dict) and is_refusal(value):
+            continue
         words = spoken(name)
         if isinstance(value, dict) and value and depth < _DEEPEST:
             called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
