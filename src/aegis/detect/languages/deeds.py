@@ -25,6 +25,7 @@ from aegis.detect.languages.requests import (
     ends_of,
     handed_names,
     is_broad_test,
+    is_conditional,
     is_empty,
     looked_up,
     says,
@@ -38,7 +39,6 @@ from aegis.detect.languages.syntax import (
     arguments_of,
     called,
     canonical,
-    is_conditional,
     text_of,
 )
 from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope

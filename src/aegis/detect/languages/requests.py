@@ -253,3 +253,42 @@ def is_broad_test(function: Node) -> bool:
     """
     text = text_of(function)[:_LONGEST]
     return "!" in text.replace("!=", "") or "not " in text or _NARROW.search(text) is None
+
+
+_ASKS: Final = frozenset({
+    "if_statement", "if", "elif_clause", "else_clause", "conditional_expression", "ternary_expression", "unless",
+    "switch_statement", "switch_section", "switch_case", "case_clause", "match_statement", "if_modifier", "case",
+    "unless_modifier", "boolean_operator", "if_clause", "expression_switch_statement", "conditional",
+})  # fmt: skip
+_LOOPS: Final = ("for", "while", "generator", "list_comp", "set_comp")
+_FAR: Final = 16  # nodes around a call that are looked at
+_LEAVES: Final = (b"continue", b"next ", b"return")
+
+
+# A condition that picks some by what they are called or equal, and one that only leaves some out.
+_PICKS: Final = Lazy(rb"[\"'`]|==|\bin\b|\bmatch|\bsearch")
+_OMITS: Final = Lazy(rb"!=|!==|\bnot\b|\bunless\b|![\w(]")
+
+
+def is_conditional(node: Node) -> bool:
+    """Whether a condition between a call and the loop around it picks what the call is made for.
+
+    `if p.name() == "vite": p.kill()` does; `if p.pid != os.getpid()` only leaves one out, and so does a `continue`
+    where something is equal.
+    """
+    whole = node.parent
+    for _ in range(_FAR):
+        if whole is None:
+            return False
+        before = (whole.text or b"")[: node.start_byte - whole.start_byte]
+        if whole.type in _ASKS and _PICKS.search(before) and not _OMITS.search(before):
+            return True
+        if whole.type.startswith(_LOOPS):
+            if any(word in before for word in _LEAVES):
+                return _OMITS.search(before) is not None
+            asked = [
+                one.text or b"" for one in whole.named_children if one.type in _ASKS and one.end_byte > node.end_byte
+            ]
+            return any(_PICKS.search(one) and not _OMITS.search(one) for one in asked)
+        whole = whole.parent
+    return False

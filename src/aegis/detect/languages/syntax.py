@@ -338,31 +338,6 @@ def unwrapped(node: Node) -> Node:
     return node
 
 
-_ASKS: Final = frozenset({
-    "if_statement", "if", "elif_clause", "else_clause", "conditional_expression", "ternary_expression", "unless",
-    "switch_statement", "switch_section", "switch_case", "case_clause", "match_statement", "if_modifier", "case",
-    "unless_modifier", "boolean_operator", "if_clause", "expression_switch_statement", "conditional",
-})  # fmt: skip
-_LOOPS: Final = ("for", "while", "generator", "list_comp", "set_comp")
-_FAR: Final = 16  # nodes around a call that are looked at
-_LEAVES: Final = (b"continue", b"next ", b"return")
-
-
-def is_conditional(node: Node) -> bool:
-    """Whether a condition stands between a call and the loop around it."""
-    whole = node.parent
-    for _ in range(_FAR):
-        if whole is None:
-            return False
-        if whole.type in _ASKS:
-            return True
-        if whole.type.startswith(_LOOPS):
-            before = (whole.text or b"")[: node.start_byte - whole.start_byte]
-            return any(word in before for word in _LEAVES) or any(one.type in _ASKS for one in whole.named_children)
-        whole = whole.parent
-    return False
-
-
 class BoundName(NamedTuple):
     """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item.
 
