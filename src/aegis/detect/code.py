@@ -411,12 +411,17 @@ def _is_secret(word: str) -> bool:
 def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
     words = list(_strings(call.arguments))
+    if len(words) == 1 and _NAMED_ARGUMENTS.search(call.arguments):
+        return  # what the program is called with is followed where names are
     listed = call.arguments.lstrip("( ").startswith("[")
     options = words[1:2] and words[1][:1] == "-"  # a program, and behind it what it is called with
     line = " ".join(words) if listed else shlex.join(words) if options else "".join(words[:1])
     # A raw string keeps its backslashes, every other one is undone.
     for script in dict.fromkeys((unescaped(line), line)) if line else ():
         _command(script, facts, effort, files)
+
+
+_NAMED_ARGUMENTS: Final = Lazy(r"^\(?\s*[\"'][^\"']{1,80}[\"']\s*,\s*[A-Za-z_$][\w$.]*\s*(?:,[^()]{0,200})?\)?$")
 
 
 def _command(script: str, facts: CodeFacts, effort: Effort, files: Files | None) -> None:

@@ -21,7 +21,8 @@ from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
-from aegis.detect.tool_deeds import Told, speaks, thrown_away, tool_deeds
+from aegis.detect.tool_deeds import Told, speaks, tool_deeds
+from aegis.detect.tool_marks import thrown_away
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24

@@ -18,7 +18,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
-# What the members of a call say beside its verb and its things; `tool_deeds` finds them.
+# What the members of a call say beside its verb and its things; `tool_marks` finds them.
 MARKS: Final = frozenset({
     "all",  # everything is selected: by a wildcard, a condition that is always true, or a member that says so
     "production",  # a name of what others live on
@@ -31,6 +31,10 @@ MARKS: Final = frozenset({
     "wildname",  # a host with one
     "address",  # a machine of the Internet by its number
     "some",  # named one by one
+    "ruled-open",  # rules of a database under which everybody writes
+    "wired",  # where something calls from now on is a machine by its number
+    "door",  # the name of a host at which people sign in
+    "elsewhere",  # a host that lies in no zone that the call names
 })  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -11,7 +10,7 @@ from tree_sitter import Node
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
-from aegis.detect.languages.made import make, variable
+from aegis.detect.languages.made import command_lines, make, variable
 from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
 from aegis.detect.languages.requests import (
     ASKS_SERVER,
@@ -23,6 +22,7 @@ from aegis.detect.languages.requests import (
     cloud_command,
     cloud_operations,
     ends_of,
+    ends_something,
     handed_names,
     is_broad_test,
     is_conditional,
@@ -30,6 +30,7 @@ from aegis.detect.languages.requests import (
     looked_up,
     says,
     squashed,
+    sweeps,
     unnarrowed,
 )
 from aegis.detect.languages.syntax import (
@@ -41,7 +42,7 @@ from aegis.detect.languages.syntax import (
     canonical,
     text_of,
 )
-from aegis.detect.languages.values import HOLE, MAX_TEXTS, UNKNOWN, FollowedValue, NameScope
+from aegis.detect.languages.values import HOLE, UNKNOWN, FollowedValue, NameScope
 from aegis.detect.paths import is_secret_file
 from aegis.detect.resources import host_place, is_any_secret, place_of
 from aegis.detect.shell.tamper import tampering_write
@@ -132,6 +133,10 @@ class _Program:
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud():
             self._command(cloud_command(words, called(node).arguments, self.scope()))
+        if ends_something(last) and not is_conditional(node):
+            parts = called(node)
+            for effect in sweeps(self._names.full(parts), parts, self.scope()):
+                self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
         if last not in self._ends:
             return
         parts = called(node)
@@ -323,8 +328,8 @@ class _Program:
     def _called_on(self, parts: Called) -> str:
         """What a method is called on, in small letters: its name, and what that was made of."""
         name = text_of(parts.receiver)
-        made = self.scope().bound_to(name) if name.isidentifier() else ()
-        return unnarrowed(" ".join([ends_of(name), *(text_of(one)[:_SHOWN] for one in made)])).lower()
+        made = self.scope().bounds_of(name) if name.isidentifier() else ()
+        return unnarrowed(" ".join([ends_of(name), *(text_of(one.value)[:_SHOWN] for one in made)])).lower()
 
     def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
         """Add what a value of a registry key does that is written; false where it is not known which key that is."""
@@ -412,8 +417,8 @@ class _Program:
         """Take a program that the members of a value name, and its arguments: `task.launchPath`, `info.FileName`."""
         name = text_of(owner)
         for prefix in (name, f"{name}.StartInfo"):
-            told = [scope.value(one) for member in _STARTED for one in scope.bound_to(f"{prefix}.{member}")]
-            given = [scope.value(one) for member in _GIVEN for one in scope.bound_to(f"{prefix}.{member}")]
+            told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
+            given = [scope.value(one.value) for member in _GIVEN for one in scope.bounds_of(f"{prefix}.{member}")]
             for program in told[:1]:
                 words = given[0] if given else UNKNOWN
                 if words.items:
@@ -489,10 +494,5 @@ class _Program:
         self._commands[text.replace(HOLE, "VALUE")] = None
 
     def _words(self, words: Sequence[FollowedValue]) -> None:
-        """Command lines of words, each of them the first that it may be; the last ones as all that they may be."""
-        lines = [""]
-        for word in words:
-            chosen = [text.replace(HOLE, "VALUE") for text in (word.texts or (HOLE,))]
-            lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
-        for line in lines:
+        for line in command_lines(words):
             self._command(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -182,3 +183,12 @@ def decoded(value: FollowedValue, how: str) -> FollowedValue:
         except (binascii.Error, ValueError):
             return UNKNOWN
     return texts_of(found) if found else UNKNOWN
+
+
+def command_lines(words: Sequence[FollowedValue]) -> list[str]:
+    """Command lines of words, each of them the first that it may be; the last ones as all that they may be."""
+    lines = [""]
+    for word in words:
+        chosen = [text.replace(HOLE, "VALUE") for text in (word.texts or (HOLE,))]
+        lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
+    return lines

@@ -60,6 +60,9 @@ _NAMED: Final = frozenset({"identifier", "name", "constant"})
 _BY_NAME: Final = frozenset({"keyword_argument", "named_argument", "pair"})
 
 
+_LISTS_FOR: Final = frozenset({"each_child", "foreach", "glob", "each_entry"})  # `Dir.foreach(path) { |name| ... }`
+
+
 class ProgramNames:
     """What the names of one text stand for; `aliases` are those that imports bring in, `functions` its own."""
 
@@ -178,7 +181,7 @@ class ProgramNames:
                 names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins, front=front))
         block = node.child_by_field_name("block")
         if block is not None:
-            receiver = node.child_by_field_name("receiver")
+            receiver = node if name in _LISTS_FOR and arguments_of(node) else node.child_by_field_name("receiver")
             for parameter in parameters(block)[:1] or _UNNAMED:
                 if receiver is not None:
                     names[parameter].append(BoundName(parameter, receiver, node, each=True))

@@ -2,23 +2,25 @@
 
 The libraries of a cloud are made of one description of its operations, and so is its command line: `delete_trail` of
 Python, `DeleteTrailCommand` of JavaScript and `aws cloudtrail delete-trail` are one request. So what is known of the
-command line in `data/programs` is known of every library.
+command line in `data/programs` is known of every library; what any library ends of all that it lists is told as well.
 """
 
 from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
+from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
+    BoundName,
     Called,
     CodeLanguage,
     arguments_of,
@@ -28,6 +30,7 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 from aegis.detect.languages.values import NameScope
+from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import builtin_programs
 
 SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
@@ -292,3 +295,99 @@ def is_conditional(node: Node) -> bool:
             return any(_PICKS.search(one) and not _OMITS.search(one) for one in asked)
         whole = whole.parent
     return False
+
+
+# What a program does to all that a service lists: `for one in client.list_users(): client.delete_user(one.id)`. No
+# library need be known for it. One call lists, another ends what its argument or its owner names, it is made for each
+# item, and nothing between them picks some of the items.
+
+_MOST_NAMES: Final = 12
+_HOPS: Final = 3  # names between an item and the call that lists it
+_SHOWN: Final = 80
+
+# What a call ends, by the words that its name begins with.
+_ENDED: Final = Lazy(
+    r"^(?:[bB]egin_?)?(?:(?P<deletes>[dD]elete|[dD]estroy|[tT]erminate|[pP]urge)|"
+    r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
+    r"(?:[_A-Z]\w*|s)?$"
+)
+_BEGINNINGS: Final = (
+    "begin", "delete", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
+    "revoke", "create",
+)  # fmt: skip
+_UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
+# A call that lists what a service has.
+_LISTED: Final = Lazy(
+    r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
+    r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate)\s*\("
+)
+# What picks some of it, and what is made to be ended.
+_PICKED: Final = Lazy(
+    r"(?i)filter|prefix|query|\bq\b|where|tag|label|status|state|search|since|before|until|older|newer|created|expired|stale|"
+    r"limit\W+1\b|max_?results?\W+1\b|page_?size\W+1\b|startswith|endswith|\bname\b|pattern|match|selector"
+)
+_SMALL_THINGS: Final = Lazy(
+    r"(?i)te?mp|test|mock|cache|session|cookie|notification|bookmark|draft|preview|listener|handler|breakpoint|marker|"
+    r"listOf\b|element|child|rows?\b|cells?\b|shapes?\b|slides?\b|annotation|comment|reaction|message|subscription|timer|watch|job|task|run|artifact|webhook|dir\b|files?\b|"
+    r"listdir|readdir|list_?files|listFiles"
+)
+_ANY_NAME: Final = Lazy(r"[A-Za-z_$][\w$]*")
+
+
+@remembered
+def ends_something(name: str) -> bool:
+    """Whether a call of a name in small letters may end something."""
+    return name.startswith(_BEGINNINGS)
+
+
+def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[ResourceEffect]:
+    """What a call by those names, the fullest first, ends of all that a service lists.
+
+    Nothing where it is not made for each of it, and where it is a function of the program itself.
+    """
+    kind = _ENDED.search(parts.name)
+    name = names[0] if names else ""
+    if (
+        parts.receiver is None
+        or (kind is None and _UNDONE.search(name) is None)
+        or _SMALL_THINGS.search(name) is not None
+    ):
+        return
+    listed = next(_listed(parts, scope), "")
+    if listed:
+        is_deleted = kind is not None and kind.group("deletes") is not None
+        is_disabled = kind is not None and kind.group("disables") is not None
+        if is_deleted:
+            yield ResourceEffect("delete", "cloud-resource", "all", (parts.name,), "", listed[:_SHOWN])
+        elif is_disabled:
+            yield ResourceEffect("disable", "account", "all", (parts.name,), "", listed[:_SHOWN])
+        else:
+            yield ResourceEffect("write", "record", "all", (parts.name,), "", listed[:_SHOWN])
+
+
+def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
+    """The calls that list what the argument or the owner of a call is an item of, with nothing that picks some."""
+    texts = [text_of(one)[:_LONGEST_CHAIN] for one in (parts.receiver, *parts.arguments[:_MOST_NAMES])]
+    for item in _names_in(texts):
+        for one in scope.bounds_of(item):
+            if one.each:
+                text = _source(one, scope)
+                if _LISTED.search(text) and not _PICKED.search(text) and not _SMALL_THINGS.search(text):
+                    yield text
+
+
+def _source(one: BoundName, scope: NameScope) -> str:
+    """What is gone over, as it is written where it was asked for."""
+    text = text_of(one.value)[:_LONGEST_CHAIN]
+    told = [text]
+    for _ in range(_HOPS):
+        further = [bound for name in _names_in([text])[:1] for bound in scope.bounds_of(name)[:1] if not bound.each]
+        if not further or _LISTED.search(text):
+            break
+        text = text_of(further[0].value)[:_LONGEST_CHAIN]
+        told.append(text)
+    return " ".join(told)
+
+
+def _names_in(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(match.group() for text in texts for match in _ANY_NAME.finditer(text)))[:_MOST_NAMES]

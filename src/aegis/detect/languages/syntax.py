@@ -404,6 +404,8 @@ def _between(left: Node, right: Node, node: Node) -> bytes:
 def _spread(node: Node) -> list[Node]:
     if node.type in ("expression_list", "pattern_list", "left_assignment_list", "tuple_pattern"):
         return node.named_children
+    if node.type == "object_pattern":  # `const {data} = await list()`
+        return [one.child_by_field_name("value") or one for one in node.named_children]
     return [node]
 
 

@@ -142,9 +142,9 @@ class NameScope:
         self._memo[node.id] = found
         return found
 
-    def bound_to(self, name: str) -> list[Node]:
-        """The expressions that a name is bound to."""
-        return [one.value for one in self._names.get(name, ())[:MAX_TEXTS]]
+    def bounds_of(self, name: str) -> Sequence[BoundName]:
+        """What a name is bound to."""
+        return self._names.get(name, ())[:MAX_TEXTS]
 
     def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
@@ -361,7 +361,8 @@ class NameScope:
         if made is not None:
             return made
         held, name = self.value(owner, depth), text_of(last)
-        return held if name in _NAME_OF and held.texts == ANY_NAME else held.member(name)
+        is_name = name in _NAME_OF and (held.texts == ANY_NAME or held.known[:1] in _ROOTS)
+        return held if is_name else held.member(name)
 
     def _item(self, node: Node, depth: int) -> FollowedValue:
         children = node.named_children

@@ -13,10 +13,10 @@ from typing import Final, Literal, NamedTuple
 
 from aegis.core.patterns import Lazy
 from aegis.detect.shell.catalogue import InterpreterOptions, command_lines, members
-from aegis.detect.shell.powershell_values import decoded_base64
 from aegis.detect.shell.programs import STDIN, Program
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did, effects_of, placed_path, service_resource
+from aegis.detect.shell.words import decoded_base64
 
 POWERSHELLS: Final = frozenset({"powershell", "pwsh", "powershell_ise", "sqlps", "sqltoolsps"})
 

@@ -5,14 +5,11 @@ Every function is pure, and what it makes is bounded: a text that is longer than
 
 from __future__ import annotations
 
-import base64
-import binascii
-import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from aegis.core.names import glob_match
-from aegis.detect.shell.words import first_name, known_folder
+from aegis.detect.shell.words import decoded_base64, first_name, known_folder
 
 MOST_TEXT: Final = 12_288  # characters of a value that is followed: doubling one in a loop ends here
 MOST_ITEMS: Final = 4_096
@@ -296,6 +293,8 @@ _LIES_AT: Final = frozenset({"fullname", "pspath", "path", "providerpath", "lite
 
 
 def _is_place(text: str) -> bool:
+    if text[:5].lower() == "$env:":  # a folder that the environment names
+        return "\n" not in text and "." not in text
     return text[:1] != "$" and ("\\" in text or "/" in text) and "\n" not in text
 
 
@@ -318,6 +317,10 @@ _FETCHES: Final = frozenset({
 })  # fmt: skip
 
 
+_GOES_OVER: Final = frozenset({
+    "getfiles", "getdirectories", "getfilesystementries", "getfilesysteminfos", "enumeratefiles",
+    "enumeratedirectories", "enumeratefilesystementries", "enumeratefilesysteminfos",
+})  # fmt: skip
 _OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
 
 
@@ -326,6 +329,8 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
     kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
     if name in _FETCHES:
         return PsValue(text=UNREAD, known=False, kinds=kinds | FETCHED)
+    if name in _GOES_OVER and _is_place(value.text):
+        return PsValue(text=value.text, known=False, kinds=kinds)
     first = given[0] if given else UNKNOWN
     if value.known and all(one.known for one in given):
         text = value.text
@@ -361,31 +366,6 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
     return PsValue(text=UNREAD, known=False, kinds=kinds)
 
 
-def decoded_base64(text: str) -> str | None:
-    """Return the text of base64, UTF-16 where every second byte is zero; `None` where it holds no text."""
-    packed = "".join(text.split())
-    try:
-        data = base64.b64decode(packed + "=" * (-len(packed) % 4), validate=False)
-    except (binascii.Error, ValueError):
-        return None
-    for mode in (-15, 31, 15):  # deflate, gzip, zlib: what scripts unpack after decoding
-        if data[:2] != b"\x1f\x8b" and mode == 31:
-            continue
-        try:
-            plain = zlib.decompressobj(mode).decompress(data, MOST_TEXT)
-        except zlib.error:
-            continue
-        if len(plain) > 8 and not any(byte < 9 for byte in plain[:64]):
-            data = plain
-            break
-    if len(data) > 3 and data[1:8:2].count(0) == len(data[1:8:2]):
-        return data.decode("utf-16-le", "replace")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
 def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
     """Return `[type]::name(given)`."""
     kinds = _NO_KINDS.union(*(one.kinds for one in given)) if given else _NO_KINDS
@@ -413,6 +393,8 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
             return _formatted(first, listed([piece for one in rest for piece in one.spread()]))
     if type_name == "io.path" and name == "combine":
         return made("\\".join(piece for one in given for piece in one.spread_text()), *given)
+    if name in _GOES_OVER and type_name in {"io.directory", "directory"}:
+        return PsValue(text=first.text, known=False, kinds=kinds)
     if name in {"openbasekey", "openremotebasekey"} and given:
         return PsValue(text=f"registry.{first.text.lower()}"[:MOST_TEXT], known=False, kinds=first.kinds)
     if type_name == "regex" and name == "replace" and len(given) > 2:

@@ -1,10 +1,13 @@
-"""The sets of programs that several analysers of commands ask for, and the places that they know.
+"""The sets of programs that several analysers of commands ask for, the places that they know, and packed texts.
 
 Which programs they are stands in `data/programs`.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import zlib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
@@ -243,3 +246,31 @@ def first_name(condition: str) -> str:
     return (
         found.group(1) if found is not None else condition.strip("^$()").split("|")[0] if " " not in condition else ""
     )
+
+
+_MOST_DECODED: Final = 12_288  # characters
+
+
+def decoded_base64(text: str) -> str | None:
+    """Return the text of base64, UTF-16 where every second byte is zero; `None` where it holds no text."""
+    packed = "".join(text.split())
+    try:
+        data = base64.b64decode(packed + "=" * (-len(packed) % 4), validate=False)
+    except (binascii.Error, ValueError):
+        return None
+    for mode in (-15, 31, 15):  # deflate, gzip, zlib: what scripts unpack after decoding
+        if data[:2] != b"\x1f\x8b" and mode == 31:
+            continue
+        try:
+            plain = zlib.decompressobj(mode).decompress(data, _MOST_DECODED)
+        except zlib.error:
+            continue
+        if len(plain) > 8 and not any(byte < 9 for byte in plain[:64]):
+            data = plain
+            break
+    if len(data) > 3 and data[1:8:2].count(0) == len(data[1:8:2]):
+        return data.decode("utf-16-le", "replace")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

@@ -125,12 +125,19 @@ def is_relative(said: frozenset[str]) -> bool:
     return not _RELATIVE.isdisjoint(said)
 
 
+def has_digit(text: str) -> bool:
+    """Whether a text has a digit of any script."""
+    if text.isascii():
+        return not _DIGITS.isdisjoint(text)
+    return any(char.isdigit() for char in text)
+
+
 def shape_of(text: str) -> str:
     """The shape of an identifier, a sign for each of its characters; empty where a text is none.
 
     An identifier has a digit beside a letter or a sign, or six digits and more. Times, dates and amounts are none.
     """
-    if not 2 <= len(text) <= _LONGEST or " " in text or not any(char.isdigit() for char in text):
+    if not 2 <= len(text) <= _LONGEST or " " in text or not has_digit(text):
         return ""
     if text.isdigit():
         return "9" * len(text) if len(text) >= _LEAST_DIGITS else ""
@@ -142,6 +149,7 @@ def shape_of(text: str) -> str:
 
 
 _LONGEST: Final = 40
+_DIGITS: Final = frozenset("0123456789")
 _LEAST_DIGITS: Final = 6
 # Ordinals, amounts with a unit and clock times are values, and no names of things.
 _ORDINAL: Final = Lazy(r"(?i)[0-9][0-9.]*(?:st|nd|rd|th|am|pm|k|m|h|d|s|gb|mb|kb|kg|g|km|cm|mm|px|usd|eur|x)")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from aegis.core.patterns import Lazy
-from aegis.policy.dataflow.forms import shape_of
+from aegis.policy.dataflow.forms import has_digit, shape_of
 from aegis.policy.dataflow.values import JoinedTexts
 
 MAX_SPANS: Final = 256
@@ -85,15 +85,18 @@ def names_in(text: str) -> Iterator[str]:
     """What is written like a name, with a capital letter, or like an identifier, with a digit."""
     if not text.isascii():
         text = text.encode("ascii", "replace").decode()
-    for word in text.split():  # an identifier with a sign inside stands as a whole as well
-        word = word.strip(_AROUND)
-        if not _INSIDE.isdisjoint(word) and shape_of(word):
-            yield word
+    if has_digit(text):
+        for word in text.split():  # an identifier with a sign inside stands as a whole as well
+            if word.isalpha():
+                continue
+            word = word.strip(_AROUND)
+            if not _INSIDE.isdisjoint(word) and shape_of(word):
+                yield word
     for word in text.translate(_NAMING).split():
-        if word.isalpha() and word.islower():
+        if word.islower() and word.isalpha():
             continue
         word = word.lstrip("-")
-        if any(map(str.isdigit, word)):
+        if has_digit(word):
             yield word
             continue
         # Letters alone: from the first capital on that begins the word or stands behind a hyphen.

@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from aegis.core.json import escape
 from aegis.core.names import glob_match
-from aegis.core.patterns import Lazy
 from aegis.policy.dataflow.declare import FIELDS, FieldTrust, ToolFlow, Trust, name_words
-from aegis.policy.dataflow.forms import shape_of
+from aegis.policy.dataflow.forms import has_digit, shape_of
 from aegis.policy.dataflow.orders import MAX_SPANS, names_in, spans_of
 from aegis.policy.dataflow.values import (
     JoinedTexts,
@@ -41,7 +40,7 @@ MAX_LINES: Final = 1_024  # lines of one text that are values by themselves
 _SPAN_WORDS: Final = 48
 _SPAN_NAMES: Final = 16
 _LONGEST_NAME: Final = 40  # characters of a field's name in a text
-_CELL: Final = Lazy(r"[,;|\t]")
+_ONE_MARK: Final = str.maketrans(",;|", "\t\t\t")  # what divides the cells of a line
 _MAX_CELLS: Final = 16  # of one line
 _SHORT: Final = 96  # characters of a field that is a value and no text
 _FEW: Final = 6  # words of one
@@ -400,7 +399,10 @@ def _line_value(line: str) -> tuple[str, str]:
 
 def _cells_of(line: str) -> list[str]:
     """The identifiers among the cells of a line of a table."""
-    return [cell for part in _CELL.split(line, _MAX_CELLS) if shape_of(cell := part.strip(" \"'"))]
+    if not has_digit(line):
+        return []
+    parts = line.translate(_ONE_MARK).split("\t", _MAX_CELLS)
+    return [cell for part in parts if shape_of(cell := part.strip(" \"'"))]
 
 
 def _label_at(text: str, at: int) -> str:

@@ -1,0 +1,433 @@
+"""What the members of a call say beside its verb: how far it reaches, whom it lets in, what it switches off.
+
+Each is a mark (`tool_words.MARKS`) with the member that says it. Which words mean what is data, in `data/tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from aegis.core.json import escape
+from aegis.core.patterns import Lazy
+from aegis.detect.endpoints import ALL, is_everything, is_refusal, plain
+from aegis.detect.extract import readable
+from aegis.detect.permissions import is_source, opened_networks
+from aegis.detect.resources import host_place
+from aegis.detect.roles import words_of
+from aegis.detect.self_running import parsed_json
+from aegis.detect.tool_words import Vocabulary, is_throwaway, letters_in, spoken, vocabulary
+
+MOST_MEMBERS: Final = 600  # of one call that are read
+_DEEPEST: Final = 10
+LONGEST: Final = 160  # characters of a value that can be a name, a role or a switch
+_LONGEST_POLICY: Final = 4_096
+
+
+class Member(NamedTuple):
+    """A value of a call: its pointer, the words of its name and of those above it, and the name in small letters."""
+
+    pointer: str
+    words: frozenset[str]
+    above: frozenset[str]
+    name: str
+    value: Any
+
+
+class AskedFor(NamedTuple):
+    """What is asked for: its words, what is shown of it, and its members."""
+
+    pointer: str
+    words: frozenset[str]
+    shown: str
+    given: Mapping[str, Any]
+    is_request: bool = False
+
+
+def members_of(given: Mapping[str, Any]) -> list[Member]:
+    """Every value of a call that is no object, and every object that is empty."""
+    found: list[Member] = []
+    waiting: list[tuple[str, str, frozenset[str], Any, int]] = [("", "", frozenset(), given, 0)]
+    while waiting and len(found) < MOST_MEMBERS:
+        pointer, name, above, value, depth = waiting.pop()
+        if isinstance(value, str) and not value.isascii():
+            value, _ = readable(value)
+        if isinstance(value, str) and value[:1] == "{" and len(value) <= _LONGEST_POLICY and '"' in value:
+            value = parsed_json(value) or value
+        if isinstance(value, dict) and is_refusal(value):
+            continue
+        words = spoken(name)
+        if isinstance(value, dict) and value and depth < _DEEPEST:
+            called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
+            for key, inner in value.items():
+                waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
+                if called is not None and plain(str(key)) in _HELD:  # `{"name": "x", "value": y}`
+                    waiting.append((f"{pointer}/{escape(str(key))}", called, above | words, inner, depth + 1))
+        elif isinstance(value, list) and depth < _DEEPEST:
+            waiting.extend((f"{pointer}/{at}", name, above, inner, depth + 1) for at, inner in enumerate(value))
+        else:
+            found.append(Member(pointer, words, above, plain(name), value))
+    return found
+
+
+_KEYS: Final = (
+    "name", "Name", "key", "Key", "ParameterName", "id", "field", "setting", "parameter", "option", "property", "flag",
+    "feature", "config",
+)  # fmt: skip
+_HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
+
+
+def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted: frozenset[str]) -> dict[str, Member]:
+    """What the members of a call say beside its verb, each with the member that says it.
+
+    What nobody asked for need not be there where it costs a walk of its own.
+    """
+    found: dict[str, Member] = {}
+    rare = not _RARE.isdisjoint(wanted)
+    for member in members:
+        for mark in _marks_of(member, asked, known):
+            found.setdefault(mark, member)
+        if rare and isinstance(member.value, str) and len(member.value) <= LONGEST:
+            for mark in _rare(member, member.value.strip().lower(), known):
+                found.setdefault(mark, member)
+    if "door" in found and "elsewhere" in wanted:
+        _points_elsewhere(members, found)
+    if "unprotected" not in found and "unprotected" in wanted:
+        _switched_by_name(members, known, found)
+    if asked.is_request and asked.words & known.values["production"]:
+        found.setdefault("production", Member("", frozenset(), frozenset(), "path", asked.shown))
+    is_of_all = (asked.pointer or asked.is_request) and asked.words & _EVERY
+    if is_of_all and not any(names_a_thing(member, known) for member in members):
+        found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
+    for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
+        if word in asked.words and asked.words.isdisjoint(_NOT_OPEN) and not _is_of_product(word, asked.shown):
+            found.setdefault(mark, Member("", frozenset(), frozenset(), word, word))
+    if found.get("all", _NOBODY).value in _EMPTY and any(_is_ident(member) for member in members):
+        del found["all"]  # an empty condition beside what is named one by one
+    if _THROWAWAY in wanted:
+        _throwaway(asked, members, known, found)
+    opens = len(members) >= MOST_MEMBERS or any(is_source(one.name) or one.value == _LAST_ADDRESS for one in members)
+    if opens and not _OF_NETWORKS.isdisjoint(wanted):
+        for mark, source in opened_networks(asked.given, asked.words):
+            found[mark] = Member("", frozenset(), frozenset(), "source", source)
+    return found
+
+
+_NOBODY: Final = Member("", frozenset(), frozenset(), "", None)
+_EMPTY: Final[tuple[object, ...]] = ("", {})
+
+
+@lru_cache(maxsize=4_096)
+def _is_of_product(word: str, tool: str) -> bool:
+    """Whether a word stands before the verb of a tool's name, as in the name of a product: `google_admin_get_user`."""
+    words = words_of(tool)
+    if word not in words:
+        return False
+    return not any(each in vocabulary().verbs and each != word for each in words[: words.index(word)])
+
+
+def _is_ident(member: Member) -> bool:
+    """Whether a member names a thing by itself."""
+    return "idents" in _kinds(member.words) and bool(member.value) and str(member.value).strip().lower() not in ALL
+
+
+def _points_elsewhere(members: Sequence[Member], found: dict[str, Member]) -> None:
+    """Mark a record that points to a host outside of the zone of the name that it is for."""
+    zones = {".".join(str(one.value).lower().rstrip(".").split(".")[-2:]) for one in members if _is_host(one, "hosts")}
+    for one in members:
+        if _is_host(one, "points") and ".".join(str(one.value).lower().rstrip(".").split(".")[-2:]) not in zones:
+            found["elsewhere"] = one
+
+
+def _is_host(member: Member, kind: str) -> bool:
+    value = member.value
+    return kind in _kinds(member.words) and isinstance(value, str) and _HOST.fullmatch(value.strip()) is not None
+
+
+_HOST: Final = Lazy(r"(?i)(?:[\w-]{1,63}\.){1,8}[a-z][\w-]{1,30}\.?")
+
+
+_RARE: Final = frozenset({
+    "address", "boundless", "deletes", "door", "endless", "payee", "some", "telltale", "unlocked", "wild", "wildname",
+})  # fmt: skip
+_THROWAWAY: Final = "throwaway"
+_LAST_ADDRESS: Final = "255.255.255.255"
+_OF_NETWORKS: Final = frozenset({"open-net", "every-port", "admin-port"})
+_EVERY: Final = frozenset({"all", "every", "everything"})
+_NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
+
+
+@lru_cache(maxsize=8_192)
+def _kinds(words: frozenset[str]) -> frozenset[str]:
+    """What the words of a member's name say that it is."""
+    return frozenset(kind for kind, names in vocabulary().members.items() if not names.isdisjoint(words))
+
+
+def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[str]:
+    value, kinds, name = member.value, _kinds(member.words), member.name
+    switched = _switch(value, known)
+    if switched is not None:
+        yield from _switched(member, asked, switched, known)
+    if value in (0, "0") and value is not False and "replicas" in kinds:
+        yield "zero"
+    if _is_short(member, known):
+        yield "short"
+    if name.endswith("accesslevel") and value in _HIGHEST_LEVELS:
+        yield "admin"
+    if "limits" in kinds and _NINES.fullmatch(str(value)) is not None:
+        yield "boundless"
+    if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
+        yield "expires"
+    is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
+    if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):
+        yield "all"
+    if not isinstance(value, str) or not value or len(value) > _LONGEST_POLICY:
+        return
+    lowered = value.strip().lower()
+    is_role = "roles" in kinds
+    is_selected = "any" not in kinds and not member.above & known.members["contents"]
+    if lowered in ALL and is_selected and (not is_role or name in known.members["reaches"]):
+        yield "all"
+    if is_role and (
+        _POWERS.search(value) is not None
+        or (lowered in ALL and "grantable" in kinds)
+        or lowered in known.values["admin"]
+        or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
+        or plain(lowered.rpartition("/")[2]) in known.values["admin"]
+        or ("groups" in kinds and lowered.rpartition(" ")[2] in known.values["admins"])
+        or (lowered in ALL and asked.words & known.members["roles"])
+    ):
+        yield "admin"
+    if (is_role or "policytexts" in kinds) and _SUDO.search(value) is not None:
+        yield "admin"
+    if lowered in ALL and "grants" in kinds and asked.words & known.members["roles"]:
+        yield "admin"
+    if len(value) > LONGEST:
+        return
+    if "people" in kinds and lowered.partition("@")[0] in known.values["superuser"]:
+        yield "superuser"
+    if ("reached" in kinds or not known.members["reached"].isdisjoint(member.above)) and (
+        plain(lowered) in known.values["public"]
+        or (lowered == "default" and "scope" in member.above)
+        or ("shared" in kinds and _says_everybody(spoken(value), known))
+    ):
+        yield "public"
+    if "authentication" in kinds and lowered in known.values["off"]:
+        yield "public"
+    if "defaults" in kinds and lowered in known.values["admits"] and asked.words & known.members["protects"]:
+        yield "unprotected"
+    if "ciphers" in kinds and plain(lowered) in known.values["weak"]:
+        yield "unprotected"
+    if "branches" in kinds and lowered.rpartition("/")[2] in known.values["main"]:
+        yield "main"
+    if name in known.members["recordtype"] and value.strip().upper() in known.values["vital"]:
+        yield "vital-record"
+    if names_a_thing(member, known):
+        said = letters_in(lowered)
+        if said & known.values["production"]:
+            yield "production"
+        if spoken(value) & known.members["protects"]:
+            yield "guarding"
+        if said & known.values["audit"] and not lowered.startswith(("http:", "https:")):
+            yield "audit"
+    if "@" in value and "://" not in value:
+        yield "person"
+    if "://" in value and host_place(value) in ("address", "collector", "tunnel"):
+        yield "outside"
+        if "calls" in kinds and host_place(value) == "address":
+            yield "wired"
+
+
+def _says_everybody(words: frozenset[str], known: Vocabulary) -> bool:
+    return not words.isdisjoint(known.values["openwords"]) and words.isdisjoint(known.members["shuts"])
+
+
+def _rare(member: Member, lowered: str, known: Vocabulary) -> Iterator[str]:
+    """The marks of a short value that few deeds ask for."""
+    kinds, name = _kinds(member.words), member.name
+    if "states" in kinds and lowered in known.values["gone"]:
+        yield "deletes"
+    if "states" in kinds and lowered in known.values["unlocked"]:
+        yield "unlocked"
+    if not letters_in(lowered).isdisjoint(known.values["telltale"]):
+        yield "telltale"
+    if "payees" in kinds and any(char.isdigit() for char in lowered):
+        yield "payee"
+    if "*" in lowered and "texts" not in kinds:
+        yield "wild"
+        if name in known.members["hosts"]:
+            yield "wildname"
+    if "lasts" in kinds and (lowered in known.values["endless"] or _YEARS.fullmatch(lowered) is not None):
+        yield "endless"
+    if "limits" in kinds and lowered in known.values["endless"]:
+        yield "boundless"
+    if "idents" in kinds and lowered not in ALL:
+        yield "some"
+    if name in known.members["hosts"] and lowered.partition(".")[0] in known.values["doors"]:
+        yield "door"
+    if lowered[-1:].isdigit() and host_place(lowered) == "address":
+        yield "address"
+
+
+_HIGHEST_LEVELS: Final = (40, 50, 60, "40", "50", "60")  # maintainers, owners and administrators of GitLab
+_YEARS: Final = Lazy(r"(?:\d{4,}h|\d{3,}d|\d{2,}w|p\d+y|\d+ ?y(?:ears?)?)")
+
+
+def _switched_by_name(members: Sequence[Member], known: Vocabulary, found: dict[str, Member]) -> None:
+    """Mark what is switched off by a name beside the switch: `{"flag": "require-mfa", "on": false}`."""
+    switches = [one for one in members if _is_off(one, known)]
+    if not switches:
+        return
+    guards = {
+        one.pointer.rpartition("/")[0]
+        for one in members
+        if isinstance(one.value, str) and names_a_thing(one, known) and spoken(one.value) & known.values["safeguards"]
+    }
+    for one in switches if guards else ():
+        above = one.pointer
+        for _ in range(_NEAR):
+            above = above.rpartition("/")[0]
+            if above in guards:
+                found["unprotected"] = one
+                return
+
+
+_NEAR: Final = 3  # objects between a switch and the name of what it switches
+
+
+def _is_off(member: Member, known: Vocabulary) -> bool:
+    """Whether a member is a bare switch that is off, or the value nothing."""
+    is_bare = bool(member.words) and member.words <= known.members["switches"]
+    return is_bare and (member.value == 0 or _switch(member.value, known) is False)
+
+
+def _switch(value: Any, known: Vocabulary) -> bool | None:
+    """Whether a value switches something on or off; nothing for every other value."""
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        return True if lowered in known.values["on"] else False if lowered in known.values["off"] else None
+    return value if isinstance(value, bool) else None
+
+
+def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> Iterator[str]:
+    """What a member says that is switched on, or off."""
+    words, kinds = member.words, _kinds(member.words)
+    own = words - known.members["switches"]
+    if on and "holds" in kinds and "negates" not in kinds:
+        return  # `enable_purge_protection: true`
+    if on:
+        if "weakens" in kinds and words & known.members["negates"]:
+            yield "unprotected"
+        if "forces" in kinds:
+            yield "force"
+        if words & _EVERY and "any" not in kinds:
+            yield "all"
+        if any("delete" in known.verbs.get(word, ()) for word in words):
+            yield "deletes"
+        if _is_highest_flag(member, known):
+            yield "admin"
+        if "unrecoverable" in kinds or member.name in known.members["unrecoverable"]:
+            yield "unrecoverable"
+        if "opens" in kinds and "shuts" not in kinds:
+            yield "public"
+        if member.pointer.endswith(_OPEN_RULES):
+            yield "ruled-open"
+        if "writes" in kinds:
+            yield "writable"
+        denied = asked.words if words <= known.members["negates"] else words
+        if "negates" in kinds and denied & known.members["protects"]:
+            yield "unprotected"
+        return
+    if "hides" in kinds and "negates" not in kinds:
+        yield "unhidden"
+    if "readonly" in kinds:
+        yield "writable"
+    if "negates" in kinds or "may" in kinds:
+        return
+    # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.
+    said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
+    if not own or own <= known.members["switches"]:
+        said |= asked.words
+    is_bare = own <= known.members["switches"]
+    if (
+        said & known.members["protects"]
+        or (is_bare and said & known.members["guards"])
+        or ("demands" in kinds and len(own) > 1)
+    ):
+        yield "unprotected"
+
+
+_OPEN_RULES: Final = ("/.write", "/rules/.read")  # of Firebase: who writes, and who reads all of it
+
+
+def _is_highest_flag(member: Member, known: Vocabulary) -> bool:
+    """Whether a switch says that somebody is an administrator."""
+    return member.name.removeprefix("is") in known.values["admin"]
+
+
+def _is_short(member: Member, known: Vocabulary) -> bool:
+    """Whether a time for which something is kept is none to speak of."""
+    if "keeps" not in _kinds(member.words):
+        return False
+    text = str(member.value)
+    if isinstance(member.value, bool) or not text.removeprefix("-").isdigit() or text.startswith("-"):
+        return False
+    parts = {"ms"} & member.words or {"second", "seconds"} & member.words
+    least = _SHORT_MS if "ms" in parts else _SHORT_SECONDS if parts else 1
+    return int(text[:_MOST_DIGITS]) <= least
+
+
+_NINES: Final = Lazy(r"9{6,}(?:\.9+)?")
+_MOST_DIGITS: Final = 48
+_SHORT_MS: Final = 3_600_000
+_SHORT_SECONDS: Final = 3_600
+# Rights that reach everything in directories, mail and customers' records, by the names that vendors gave them.
+_POWERS: Final = Lazy(
+    r"(?i)\b(?:RoleManagement|Directory|AppRoleAssignment|Application|User|Mail|Files|Sites)\.(?:ReadWrite|FullControl|Manage)\.(?:All|Directory)|"
+    r"ModifyAll(?:Data|Records)|ManageUsers|AuthorApex|full_access_as_app|\b(?:domain|enterprise|schema) admins\b"
+)
+_SUDO: Final = Lazy(
+    r"\"sudo\"|path\s+\"\*\"|\b(?:acl|operator)\s*=\s*\"write\"|_prefix\s+\"\"\s*\{\s*policy\s*=\s*\"write\"|namespace\s+\"\*\"\s*\{\s*policy\s*=\s*\"write\"|^\s*(?:\*|allow)\s*:\s*\*\s*$"
+)
+# A condition that every row or document fulfils, in the languages of forges, trackers and shops.
+_ALWAYS: Final = Lazy(
+    r"(?i)^\s*(?:\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
+    r"is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
+)
+
+
+def names_a_thing(member: Member, known: Vocabulary) -> bool:
+    """Whether a member can hold the name of a thing that the call is about."""
+    value = member.value
+    return (
+        isinstance(value, str)
+        and 0 < len(value) <= LONGEST
+        and len(value.split(None, 1)) <= 1
+        and ("texts" not in _kinds(member.words) or "names" in _kinds(member.words))
+    )
+
+
+def _throwaway(asked: AskedFor, members: Sequence[Member], known: Vocabulary, found: dict[str, Member]) -> None:
+    """Mark a call that names only what was made to be thrown away; a namespace counts for what lies in one."""
+    if "production" in found or "all" in found or "main" in found:
+        return
+    naming = known.members["naming"] | asked.words
+    named = [member for member in members if member.words & naming and names_a_thing(member, known)]
+    kept = [member for member in named if not member.words & known.members["kindnames"]]
+    spaces = [member for member in kept if member.words & known.members["spaces"]]
+    others = [member for member in kept if member not in spaces]
+    # What has the name of the thing itself, or no name but that it is one: not the database that a table lies in.
+    own = [member for member in others if member.words & asked.words]
+    things = [*own, *(member for member in others if member.name in known.members["generic"])] if own else others
+    in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
+    for judged in (spaces if in_space else (), things or (spaces if "namespace" in asked.words else ())):
+        if judged and all(is_throwaway(str(member.value)) for member in judged):
+            found[_THROWAWAY] = judged[0]
+            return
+
+
+def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call names only what was made to be thrown away."""
+    asked = AskedFor("", spoken(deed), deed, arguments)
+    return _THROWAWAY in marked(asked, members_of(arguments), vocabulary(), frozenset({_THROWAWAY}))
