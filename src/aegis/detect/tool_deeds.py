@@ -31,10 +31,16 @@ class Told(NamedTuple):
 @lru_cache(maxsize=8_192)
 def speaks(tool: str) -> bool:
     """Whether the words of a tool say that it does something, or name a thing and no verb at all."""
-    words, known = spoken(tool), vocabulary()
-    return not words.isdisjoint(known.verbs) or (
-        words.isdisjoint(known.values["ask"]) and not _things().isdisjoint(words)
-    )
+    words = spoken(tool)
+    return not words.isdisjoint(vocabulary().verbs) or _names_only(words)
+
+
+def _names_only(words: frozenset[str]) -> bool:
+    """Whether words name a thing that something can be done to, and neither say nor ask anything."""
+    known = vocabulary()
+    if not words.isdisjoint(known.verbs) or not words.isdisjoint(known.values["ask"]):
+        return False
+    return not words.isdisjoint(_things())
 
 
 @cache
@@ -68,7 +74,7 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}
     requested = _of_method(arguments, known)
-    if not requested and words.isdisjoint(known.values["ask"]) and not any(word in known.verbs for word in words):
+    if not requested and _names_only(words):
         words |= _COME_ABOUT
     return AskedFor("", words | requested, tool, arguments, bool(requested))
 
