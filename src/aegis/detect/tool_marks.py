@@ -101,10 +101,14 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     if is_of_all and not any(names_a_thing(member, known) for member in members):
         found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
-        if word in asked.words and asked.words.isdisjoint(_NOT_OPEN) and not _is_of_product(word, asked.shown):
+        if (
+            word in asked.words
+            and asked.words.isdisjoint(_NOT_OPEN)
+            and not (word == "admin" and _is_of_product(word, asked.shown))
+        ):
             found.setdefault(mark, Member("", frozenset(), frozenset(), word, word))
-    if found.get("all", _NOBODY).value in _EMPTY and any(_is_ident(member) for member in members):
-        del found["all"]  # an empty condition beside what is named one by one
+    if found.get("all", _NOBODY).value == "" and any(_is_of_list(member) for member in members):
+        del found["all"]  # an empty text beside a list of what is named one by one; an empty object still selects all
     if _THROWAWAY in wanted:
         _throwaway(asked, members, known, found)
     opens = len(members) >= MOST_MEMBERS or any(is_source(one.name) or one.value == _LAST_ADDRESS for one in members)
@@ -115,7 +119,6 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
 
 
 _NOBODY: Final = Member("", frozenset(), frozenset(), "", None)
-_EMPTY: Final[tuple[object, ...]] = ("", {})
 
 
 @lru_cache(maxsize=4_096)
@@ -127,9 +130,9 @@ def _is_of_product(word: str, tool: str) -> bool:
     return not any(each in vocabulary().verbs and each != word for each in words[: words.index(word)])
 
 
-def _is_ident(member: Member) -> bool:
-    """Whether a member names a thing by itself."""
-    return "idents" in _kinds(member.words) and bool(member.value) and str(member.value).strip().lower() not in ALL
+def _is_of_list(member: Member) -> bool:
+    """Whether a member is one of a list of identifiers (`ids`), and not the place in which everything lies."""
+    return member.name.endswith("ids") and bool(member.value) and str(member.value).strip().lower() not in ALL
 
 
 def _points_elsewhere(members: Sequence[Member], found: dict[str, Member]) -> None:

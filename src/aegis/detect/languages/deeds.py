@@ -133,9 +133,10 @@ class _Program:
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud():
             self._command(cloud_command(words, called(node).arguments, self.scope()))
-        if ends_something(last) and not is_conditional(node):
+        if ends_something(last):
             parts = called(node)
-            for effect in sweeps(self._names.full(parts), parts, self.scope()):
+            swept = list(sweeps(self._names.full(parts), parts, self.scope()))
+            for effect in swept if swept and not self._is_conditional(node) else ():
                 self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
         if last not in self._ends:
             return
