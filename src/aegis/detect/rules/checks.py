@@ -32,6 +32,7 @@ from aegis.detect.rules.mentions import (
     unbinds,
 )
 from aegis.detect.rules.model import Rule
+from aegis.detect.rules.order_scorer import find_likely
 from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import (
     assigned,
@@ -428,6 +429,7 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "addressed": addressed,
     "asks_innards": asks_innards,
     "hands_over": hands_over,
+    "likely_order": find_likely,
     "runs_remote": runs_remote,
     "takes": takes,
     "turns": turns,

@@ -1,0 +1,1 @@
+"""The texts that the scorer of orders learns from, and its training."""
