@@ -37,9 +37,6 @@ _QUERIES: Final[frozenset[TextRole]] = frozenset({"query_fragment", "unknown"})
 MAX_QUERY: Final = 16_384  # characters of a text that is looked at as a query though nothing says that it is one
 _EVIDENCE: Final = 200
 _OF_READING: Final = frozenset({"path.secret", "path.settings"})
-_READ_AS: Final = (
-    "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
-)  # fmt: skip
 _DELETES: Final = frozenset({"delete", "erase", "remove", "rm", "rmdir", "rmtree", "trash", "unlink"})
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
@@ -397,30 +394,23 @@ _STEALS: Final = frozenset({
 })  # fmt: skip
 
 
+# A page that runs what whoever asks for it says.
+_SERVED: Final = frozenset({"php"})
+_ASKED: Final = one_of(r"\$_(?:GET|POST|REQUEST|COOKIE|SERVER|FILES)|php://input")
+_OBEYS: Final = frozenset({"code.runs-fetched", "code.runs-decoded"})
+
+
 def _carried(written: Written, later: Gathering, found: Gathering) -> None:
     """Add what a program that is only written would carry away wherever it is run; the rest of it is its author's."""
     language, program = language_by_ending(written.path), written.flow.text
-    if not language or not _CARRIES(program) or not _TALKS(program):
+    serves = language in _SERVED and _ASKED(program)
+    if not language or not (serves or (_CARRIES(program) and _TALKS(program))):
         return
     inner = Gathering(None, later.effort)
     analyse(Text("", program, False, "code", EXECUTED), inner, language)
     for signal in inner.signals:
-        if signal.fact in _STEALS:
+        if signal.fact in _STEALS or (serves and signal.fact in _OBEYS):
             found.signal(signal.fact, Text("", "", role="code"), signal.evidence)
-
-
-def is_read_when_written(written: Written) -> bool:
-    """Whether all that a file will run was read: a hook, or what a person's own shell begins with, known to its end.
-
-    Settings beside hooks (`.git/config`), and hooks for an interpreter that is not read so, are judged by their place.
-    """
-    place, text = place_of(written.path), written.flow.text
-    if place is None or written.flow.gap or not (text.startswith(_READ_AS) or not text.startswith("#!")):
-        return False
-    folder, _, name = place.path.rpartition("/")
-    if place.resource == "hook":
-        return folder.endswith(("hooks", ".husky"))
-    return place.resource == "startup" and name.startswith(".")
 
 
 @lru_cache(maxsize=8_192)

@@ -303,6 +303,7 @@ def analyse_code(
             _command(command, facts, effort, files)
         facts.programs.extend((language, program) for program in deeds.programs)
         facts.statements.extend(deeds.statements)
+        facts.written.extend(deeds.written)
     facts.effects.extend(told_together(text, facts.effects, _strings))
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:

@@ -7,7 +7,8 @@ it may hold either, and whoever runs it is judged by both.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 MAX_FLOW: Final = 16_384  # characters of one text that is known: nothing reads more of it
@@ -60,6 +61,20 @@ class Written(NamedTuple):
     append: bool = False
     sure: bool = False
     replaces: str = ""
+
+
+def written_by(texts: Sequence[tuple[str, str]], opened: Mapping[str, int], hole: str) -> list[Written]:
+    """The writes of a program by the texts that are known, each with its file, and by how often it opens each file.
+
+    `hole` stands for what is not known. A file is known as a whole where it is opened once, and one text is written to
+    it that is known as a whole.
+    """
+    many = Counter(path for path, _ in texts)
+    found = []
+    for path, text in texts:
+        is_whole = many[path] == 1 and opened.get(path) == 1 and hole not in text
+        found.append(Written(path, FileFlow(text.replace(hole, "VALUE")[:MAX_FLOW], 0 if is_whole else UNKNOWN_GAP)))
+    return found
 
 
 class _Version(NamedTuple):

@@ -18,7 +18,6 @@ from aegis.detect.analyse import (
     analyse_run,
     analyse_written,
     deletes_by_name,
-    is_read_when_written,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
 from aegis.detect.extract import Raw, walk, well_formed
@@ -38,6 +37,7 @@ from aegis.detect.roles import (
     writes_by_name,
     writes_file,
 )
+from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import misfit, slot_type, spoken
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by

@@ -118,6 +118,16 @@ class _Table(NamedTuple):
     names: tuple[tuple[str, str], ...]
 
 
+_OPEN: Final = Lazy(
+    r"^(?:0?o?[0246]?[0-7]{2}[2367]|[ugoa,+=rwxXst-]*(?:[oa][ugo]*[+=][rxXst]*w)[ugoa,+=rwxXst-]*)$|\bS_IWOTH\b|\bS_IRWXO\b|OTHERS_WRITE"
+)
+
+
+def opens_to_all(mode: str) -> bool:
+    """Whether a file's mode lets everybody write it: `777`, `0o666`, `a+rwX`, `stat.S_IRWXO`; not a sticky folder's."""
+    return len(mode) <= _LONGEST_WORD and _OPEN.search(mode) is not None
+
+
 @remembered
 def place_of(path: str) -> Place | None:
     """The resource that a path names; `None` for a path of no particular kind.

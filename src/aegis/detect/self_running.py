@@ -17,6 +17,7 @@ import yaml
 from aegis.core.effects import Resource
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
+from aegis.detect.resources import place_of
 from aegis.detect.tool_files import language_by_ending
 
 MOST_COMMANDS: Final = 64  # of one file that are read: bounds what one write makes the analysers do
@@ -38,6 +39,9 @@ _PACKAGES: Final = frozenset(
 _STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
 _STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
+_READ_AS: Final = (
+    "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
+)  # fmt: skip
 _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", "execstop", "run", "exec")
 
 
@@ -351,3 +355,17 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
                 yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
                 yield from _of_value(inner, runs=runs or key in _RUN or key in _IN_SCRIPTS, depth=depth + 1)
+
+
+def is_read_when_written(written: Written) -> bool:
+    """Whether all that a file will run was read: a hook, or what a person's own shell begins with, known to its end.
+
+    Settings beside hooks (`.git/config`), and hooks for an interpreter that is not read so, are judged by their place.
+    """
+    place, text = place_of(written.path), written.flow.text
+    if place is None or written.flow.gap or not (text.startswith(_READ_AS) or not text.startswith("#!")):
+        return False
+    folder, _, name = place.path.rpartition("/")
+    if place.resource == "hook":
+        return folder.endswith(("hooks", ".husky"))
+    return place.resource == "startup" and name.startswith(".")

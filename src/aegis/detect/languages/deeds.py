@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
+from aegis.detect.files import Written, written_by
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
-from aegis.detect.languages.made import command_lines, make, variable
+from aegis.detect.languages.made import command_lines, make, started, variable
 from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
 from aegis.detect.languages.requests import (
-    ASKS_SERVER,
     FETCHES,
-    GRAVE_ON_SERVER,
-    GRAVE_STATEMENT,
     SPEAKS_OF_CLOUD,
     Chains,
     cloud_command,
@@ -27,6 +26,7 @@ from aegis.detect.languages.requests import (
     is_broad_test,
     is_conditional,
     is_empty,
+    is_grave,
     looked_up,
     says,
     squashed,
@@ -40,11 +40,12 @@ from aegis.detect.languages.syntax import (
     arguments_of,
     called,
     canonical,
+    root_of,
     text_of,
 )
 from aegis.detect.languages.values import HOLE, UNKNOWN, FollowedValue, NameScope
 from aegis.detect.paths import is_secret_file
-from aegis.detect.resources import host_place, is_any_secret, place_of
+from aegis.detect.resources import host_place, is_any_secret, opens_to_all, place_of
 from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.shell.uses import HIVES, is_key, written_value
 
@@ -60,6 +61,10 @@ _SPREAD: Final = frozenset(
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
+_MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
+_PUTS: Final = frozenset(
+    {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
+)
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
 _STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
 _GIVEN: Final = ("arguments", "Arguments")
@@ -69,7 +74,8 @@ _JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behi
 
 
 class ProgramDeeds(NamedTuple):
-    """What a program does: effects, the command lines, programs in its own language and statements that it runs.
+    """What a program does: effects, the command lines, programs in its own language and statements that it runs, and
+    texts that it writes to files.
 
     A request to a cloud is the command line that makes the same request.
     """
@@ -78,6 +84,7 @@ class ProgramDeeds(NamedTuple):
     commands: list[str]
     programs: list[str]
     statements: list[str]
+    written: list[Written]
 
 
 def deeds_of(nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]) -> ProgramDeeds:
@@ -100,8 +107,9 @@ class _Program:
         self._commands: dict[str, None] = {}
         self._programs: dict[str, None] = {}
         self._statements: dict[str, None] = {}
-        self._brought: set[str] = set()  # files that the program writes
-        self._asks_cloud: bool | None = None
+        self._brought: dict[str, int] = {}  # files that the program writes, and how often
+        self._written: list[tuple[str, str]] = []  # ... and the texts that are known
+        self._puts: list[Node] = []  # calls that write to what was opened
         self._asked = 0
         for name, module in list(self._names.loaded()):
             for text in self.scope().value(module).known[:1]:
@@ -112,13 +120,22 @@ class _Program:
         }
 
     def deeds(self) -> ProgramDeeds:
+        if len(self._brought) == 1:
+            for node in self._puts[:_MOST_WRITTEN]:
+                self._put(next(iter(self._brought)), "write", called(node).arguments[:2])
         effects = [
             ResourceEffect(
                 verb, resource, "many" if scope == "one" and len(values) > 1 else scope, tuple(values), "", shown
             )
             for (verb, resource), (scope, values, shown) in self._found.items()
         ]
-        return ProgramDeeds(effects, list(self._commands), list(self._programs), list(self._statements))
+        return ProgramDeeds(
+            effects,
+            list(self._commands),
+            list(self._programs),
+            list(self._statements),
+            written_by(self._written, self._brought, HOLE),
+        )
 
     def take(self, node: Node) -> None:
         if node.type in SHELLS_OUT:
@@ -131,13 +148,15 @@ class _Program:
         if last in _HANDED:
             self._hand(called(node), node)
         words = cloud_operations().get(squashed(last))
-        if words is not None and self._is_of_cloud():
+        if words is not None and self._is_of_cloud:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
             parts = called(node)
             swept = list(sweeps(self._names.full(parts), parts, self.scope()))
             for effect in swept if swept and not self._is_conditional(node) else ():
                 self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
+        if last in _PUTS:
+            self._puts.append(node)
         if last not in self._ends:
             return
         parts = called(node)
@@ -151,6 +170,9 @@ class _Program:
     def _looks_up(self, node: Node) -> bool:
         """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""
         function = node.child_by_field_name("function")
+        if function is not None and function.type == "identifier" and self._gets:  # `op = getattr(fleet, name)`
+            bound = [one.value for one in self.scope().bounds_of(text_of(function))]
+            function = bound[0] if [called_name(one) for one in bound] == ["getattr"] else function
         found = None if function is None else looked_up(function, self._language, self.scope, self._names.aliases)
         if found is None:
             return False
@@ -191,17 +213,18 @@ class _Program:
                 for entry in self._known.does.get(f".{last}", ()):
                     self._do(entry, Called(each, last, ()), node)
 
+    @cached_property
     def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
-        if self._asks_cloud is None:
-            self._asks_cloud = SPEAKS_OF_CLOUD.search(self._text()) is not None
-        return self._asks_cloud
+        return SPEAKS_OF_CLOUD.search(self._text()) is not None
+
+    @cached_property
+    def _gets(self) -> bool:
+        """Whether something may be looked up by its name."""
+        return "getattr" in self._text()
 
     def _text(self) -> str:
-        node = next((one for several in self._nodes.values() for one in several), None)
-        while node is not None and node.parent is not None:
-            node = node.parent
-        return text_of(node)
+        return text_of(root_of(next((one for several in self._nodes.values() for one in several), None)))
 
     # The names of a program
 
@@ -276,21 +299,19 @@ class _Program:
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
-        if entry.on and not any(word in owner for word in entry.on):
+        if (entry.on and not any(word in owner for word in entry.on)) or (entry.bare and parts.arguments):
             return
-        if entry.unless and self._chains.narrows(node, owner, entry.unless):
+        if (entry.unless and self._chains.narrows(node, owner, entry.unless)) or (
+            entry.empty is not None and not is_empty(parts.arguments, entry.empty)
+        ):
             return
-        if entry.bare and parts.arguments:
-            return
-        if (entry.says and not says(entry.says, parts)) or (entry.always and self._is_conditional(node)):
+        if (entry.says and not says(entry.says, parts, self.scope())) or (entry.always and self._is_conditional(node)):
             return
         scope = self.scope()
         if entry.runs is not None:
             self._run(entry, parts, scope)
             return
         shown = text_of(node)[:_SHOWN]
-        if entry.empty is not None and not is_empty(parts.arguments, entry.empty):
-            return
         if entry.registry and self._writes_key(entry, parts, shown):
             return
         if entry.resource is not None:
@@ -320,6 +341,16 @@ class _Program:
                     verb, path = ("write" if text.startswith(">") else "read"), text.lstrip("<> ")
                 if not entry.paths or "/" in path or "\\" in path or path.startswith("~"):
                     self._touch(verb, path, entry.scope, shown)
+                    self._put(path, verb, [one for at, one in enumerate(parts.arguments[:3]) if at not in entry.of])
+
+    def _put(self, path: str, verb: Verb, given: Sequence[Node]) -> None:
+        """Take what else a call is given of a file: the texts that it writes, the mode that lets everybody write it."""
+        for one in given if verb in ("write", "hide", "permit") else ():
+            known = self.scope().value(one).known[:1]
+            if verb != "permit":
+                self._written += [(path, text) for text in known if len(self._written) < _MOST_WRITTEN]
+            elif any(map(opens_to_all, (*known, text_of(one)))) and (opened := place_of(path)) is not None:
+                self._add("expose", opened.resource, "one", path, text_of(one.parent)[:_SHOWN])
 
     def _is_conditional(self, node: Node) -> bool:
         """Whether something is asked before a call of a loop is made; of a text with many such calls none counts."""
@@ -382,7 +413,7 @@ class _Program:
             verb = "write"
         place = place_of(path)
         if verb == "write":
-            self._brought.add(path)
+            self._brought[path] = self._brought.get(path, 0) + 1
         folder = place_of(path.partition("/*")[0] or "/") if verb == "delete" and "/*" in path else None
         if folder is not None and folder.whole:
             self._add("delete", folder.resource, "all", path, shown)
@@ -390,6 +421,8 @@ class _Program:
         secret = is_secret_file(path) or ("*" in path and is_any_secret(path))
         if verb in ("read", "expose") and secret and not path.rpartition("/")[2].startswith(".env"):
             self._add(verb, "credential", "one", path, shown)
+            return
+        if verb == "expose":  # to be read: only a secret is not for everybody
             return
         if verb == "write" and path.startswith("\\\\"):  # a folder that another machine shares
             reached = host_place(path.strip("\\").partition("\\")[0])
@@ -423,7 +456,8 @@ class _Program:
             for program in told[:1]:
                 words = given[0] if given else UNKNOWN
                 if words.items:
-                    self._words((program, *words.items))
+                    for line in command_lines((program, *words.items)):
+                        self._command(line)
                 for text in program.known if not words.items else ():
                     self._command(" ".join([text, *words.known[:1]]))
 
@@ -446,46 +480,17 @@ class _Program:
             self._programs.update(dict.fromkeys(text for text in value.known if HOLE not in text))
             return
         if entry.runs == "statement":
-            found = (text.replace(HOLE, "VALUE") for text in value.known)
-            self._statements.update(dict.fromkeys(text for text in found if self._is_grave(text)))
+            found = (text.replace(HOLE, "VALUE").replace("%s", "NULL") for text in value.known)
+            self._statements.update(dict.fromkeys(text for text in found if is_grave(text, self._text)))
             return
         if entry.runs == "line":
             pieces = [(*scope.value(one).known, "VALUE")[0] for one in plain[first:]]
             self._command(" ".join(pieces))
             return
-        if entry.runs == "command":
-            for text in value.known:
-                self._command(text)
-            if value.items:
-                self._words(value.items)
-        elif entry.runs == "words":
-            if value.items:
-                self._words(value.items)
-            else:
-                for text in value.known:
-                    self._command(text)
-        elif entry.runs == "split":
-            given = len(plain) > 1 and plain[1].type not in ("object", "arrow_function")
-            rest = scope.value(plain[1]) if given else UNKNOWN
-            if rest.items:
-                self._words((value, *rest.items))
-            else:
-                for text in value.known:
-                    self._command(" ".join([text, *rest.known[:1]]))
-        elif entry.runs == "rest":
-            words = [scope.value(one) for one in plain[first:]]
-            words = [item for word in words for item in (word.items or (word,))]
-            if len(words) > 1:
-                self._words(words)
-            else:
-                for text in words[0].known if words else ():
-                    self._command(text)
-
-    def _is_grave(self, statement: str) -> bool:
-        """Whether a statement is worth a parser: nearly all that programs ask databases are not."""
-        if GRAVE_STATEMENT.search(statement) is not None:
-            return True
-        return GRAVE_ON_SERVER.search(statement) is not None and ASKS_SERVER.search(self._text()) is not None
+        paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
+        given = scope.value(plain[first + 1]) if paired and entry.runs == "split" else UNKNOWN
+        for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
+            self._command(line)
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
@@ -493,7 +498,3 @@ class _Program:
         if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
-
-    def _words(self, words: Sequence[FollowedValue]) -> None:
-        for line in command_lines(words):
-            self._command(line)

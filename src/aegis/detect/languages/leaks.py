@@ -80,10 +80,12 @@ _ASKS_NAME: Final = Lazy(
 )
 _IN_NAME: Final = Lazy(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
 _POSTS: Final = Lazy(
-    r"(?:^|\.)(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
+    r"(?:^|[.:])(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
     r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
-_GETS: Final = Lazy(r"(?:^|\.)(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios)$")
+_GETS: Final = Lazy(
+    r"(?:^|[.:])(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios|readtext|readbytes)$"
+)
 _BODY: Final = Lazy(r"(?i)\b(?:data|json|body|files|params|content|form|payload|method)\b\s*[:=]|\.post|\.put|POST|PUT")
 _FETCHES_FILE: Final = Lazy(r"(?:^|\.)(?:urlretrieve|download\w*|get_file|copy_from_url)$")
 _PROGRAM: Final = Lazy(r"(?i)://[^\s\"'`]{3,300}\.(?:exe|dll|scr|bat|cmd|vbs|ps1|hta|pif|elf|cpl)(?:[?#\"'`]|$)")

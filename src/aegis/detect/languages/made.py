@@ -32,6 +32,7 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "programfiles": "C:/Program Files", "tmpdir": "/tmp", "temp": "/tmp", "tmp": "/tmp", "xdg_config_home": "~/.config",  # noqa: S108 - places that are looked for
     "user.home": "~", "user.dir": ".", "java.io.tmpdir": "/tmp", "java.home": "/usr/lib/jvm",  # noqa: S108 - as above
 }  # fmt: skip
+_MOST_ABOVE: Final = 12  # folders that a path lies in, one in another
 _OF_FIRST_KNOWN: Final[frozenset[Makes]] = frozenset({"same", "inside", "base64", "base32", "hex", "rot13"})
 
 
@@ -81,6 +82,10 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
         return FollowedValue((), tuple(FollowedValue((path,)) for path in paths))
     if makes in ("parent", "lower"):
         return FollowedValue(tuple(text.lower() if makes == "lower" else _parent(text) for text in first.texts))
+    if makes == "parents":
+        return FollowedValue(
+            (), tuple(FollowedValue((path,)) for path in _ancestors(first.known[0])) if first.known else ()
+        )
     if makes == "format":
         return filled(first, every[1:] or [UNKNOWN])
     if makes == "replace" and len(every) == 3:
@@ -131,7 +136,18 @@ _CODECS: Final[Mapping[str, Makes]] = {
 }  # fmt: skip
 
 
+def _ancestors(path: str) -> list[str]:
+    """The folders that a path lies in, the nearest first."""
+    found: list[str] = []
+    while path.strip("./") and len(found) < _MOST_ABOVE:
+        path = _parent(path)
+        found.append(path)
+    return found
+
+
 def _parent(text: str) -> str:
+    if text.rstrip("/") == "~":
+        return "/home"
     return text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
 
 
@@ -192,3 +208,21 @@ def command_lines(words: Sequence[FollowedValue]) -> list[str]:
         chosen = [text.replace(HOLE, "VALUE") for text in (word.texts or (HOLE,))]
         lines = [f"{line} {shlex.quote(text)}".strip() for line in lines for text in chosen][:MAX_TEXTS]
     return lines
+
+
+def started(runs: str | None, words: Sequence[FollowedValue], given: FollowedValue) -> list[str]:
+    """The command lines that a call starts which takes them so; `given` are the arguments of a program by itself.
+
+    `runs` is `command` for a text that a shell reads, `words` for a list, `split` for a program and the list of its
+    arguments, `rest` for words one behind another.
+    """
+    value = words[0]
+    if runs == "split":
+        if given.items:
+            return command_lines((value, *given.items))
+        return [" ".join([text, *given.known[:1]]) for text in value.known]
+    if runs == "rest":
+        every = [item for word in words for item in (word.items or (word,))]
+        return command_lines(every) if len(every) > 1 else list(every[0].known)
+    listed = command_lines(value.items) if value.items else []
+    return [*value.known, *listed] if runs == "command" else listed or list(value.known)

@@ -39,15 +39,15 @@ FETCHES: Final = Lazy(
     r"file_get_contents\(.http|open-uri|getstore|net::http|restclient|pycurl|ftplib"
 )
 # Statements that are worth a parser wherever a program hands them to a database.
-GRAVE_STATEMENT: Final = Lazy(
+_GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bload_file\s*\("
 )
 # What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
-GRAVE_ON_SERVER: Final = Lazy(
-    r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*delete\s+from\s+[\w.\"`\[\]]+\s*;?\s*$"
+_GRAVE_ON_SERVER: Final = Lazy(
+    r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
 )
-ASKS_SERVER: Final = Lazy(
+_ASKS_SERVER: Final = Lazy(
     r"(?i)psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
     r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse"
 )
@@ -55,8 +55,16 @@ _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
 _PLAIN: Final = Lazy(r"[\s'\"`]+")
 _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
+_CAPITAL_NAME: Final = Lazy(r"\b([A-Z]\w{2,20})\s*:\s*")  # of a member that no quotes stand around
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
+
+
+def is_grave(statement: str, text: Callable[[], str]) -> bool:
+    """Whether a statement of a program is worth a parser: nearly all that programs ask databases are not."""
+    if _GRAVE_STATEMENT.search(statement) is not None:
+        return True
+    return _GRAVE_ON_SERVER.search(statement) is not None and _ASKS_SERVER.search(text()) is not None
 
 
 def squashed(name: str) -> str:
@@ -67,12 +75,21 @@ def squashed(name: str) -> str:
     return plain
 
 
+# Operations of which only what they are given tells what they do.
+_TOLD_BY_VALUES: Final = (
+    "s3api put-bucket-policy", "s3api put-object-acl", "s3api put-public-access-block", "sqs set-queue-attributes",
+    "ec2 authorize-security-group-ingress", "sns set-topic-attributes", "cloudtrail put-event-selectors",
+    "ec2 modify-image-attribute", "rds modify-db-instance",
+)  # fmt: skip
+
+
 @cache
 def cloud_operations() -> Mapping[str, str]:
     """The operations of a cloud that are known for what they do: the words of the command line for each."""
     program = builtin_programs()[_CLOUD]
     phrases = [words for deed in program.deeds for words in deed.words]
     phrases += [words for use in program.does for words in use.when]
+    phrases += _TOLD_BY_VALUES
     found: dict[str, str] = {}
     for phrase in phrases:
         service, _, rest = phrase.partition(" ")
@@ -97,8 +114,15 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
         name = _CAPITAL.sub(r"\1-\2", text_of(pair.named_children[0]).strip("'\":")).lower().replace("_", "-")
         value = pair.named_children[-1]
         known = scope.value(value).known
-        line.append(f"--{name} {shlex.quote((known[0] if known else text_of(value))[:_LONGEST])}")
+        line.append(f"--{name} {shlex.quote((known[0] if known else _in_full(value, scope))[:_LONGEST])}")
     return " ".join(line)
+
+
+def _in_full(value: Node, scope: NameScope) -> str:
+    """A value as it is written, and behind it what the names in it stand for."""
+    text = text_of(value)[:_LONGEST]
+    further = [text_of(one.value) for name in _names_in([text]) for one in scope.bounds_of(name)[:1]]
+    return str(_CAPITAL_NAME.sub(r'"\1":', " ".join([text, *further]))).replace("'", '"')
 
 
 # Conditions that nothing fails, behind the words that narrow what a library asks a database for.
@@ -147,9 +171,11 @@ def ends_of(chain: str) -> str:
     return chain if len(chain) <= 2 * _LONGEST_CHAIN else f"{chain[:_LONGEST_CHAIN]} {chain[-_LONGEST_CHAIN:]}"
 
 
-def says(pieces: Sequence[str], parts: Called) -> bool:
-    """Whether the arguments of a call hold one of the pieces, without blanks and quotes."""
-    plain = _PLAIN.sub("", ",".join(text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS])).lower()
+def says(pieces: Sequence[str], parts: Called, scope: NameScope) -> bool:
+    """Whether the arguments of a call hold one of the pieces, without blanks and quotes, or what they name does."""
+    written = [text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS]]
+    written += [text_of(one.value)[:_LONGEST] for name in written for one in scope.bounds_of(name)[:1]]
+    plain = _PLAIN.sub("", ",".join(written)).lower()
     return any(piece in plain for piece in pieces)
 
 
@@ -307,28 +333,35 @@ _SHOWN: Final = 80
 
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
-    r"^(?:[bB]egin_?)?(?:(?P<deletes>[dD]elete|[dD]estroy|[tT]erminate|[pP]urge)|"
+    r"^(?:(?:[bB]egin|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
+    r"(?:(?P<deletes>[dD]elete|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop|dbRemoveTable)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$"
 )
 _BEGINNINGS: Final = (
     "begin", "delete", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
-    "revoke", "create",
+    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "dbremove",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
 # A call that lists what a service has.
 _LISTED: Final = Lazy(
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
-    r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate)\s*\("
+    r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
+    r"\bdbListTables\(|"
+    r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
+    r"repositories|repos|zones|domains|vaults|tables)(?:\(\))?(?:\.(?:all|each)\b(?:\(\))?)?$"
 )
-# What picks some of it, and what is made to be ended.
+# What picks some of it, what picks all that is worth something, and what is made to be ended.
+_ALL_OF_USE: Final = Lazy(
+    r"(?i)\bstatus(?:es)?[\"']?\s*[:=(]\s*\[?[\"'](?:active|all|enabled|running|live|open|succeeded|paid|in[_-]?use)[\"']\]?"
+)
 _PICKED: Final = Lazy(
     r"(?i)filter|prefix|query|\bq\b|where|tag|label|status|state|search|since|before|until|older|newer|created|expired|stale|"
     r"limit\W+1\b|max_?results?\W+1\b|page_?size\W+1\b|startswith|endswith|\bname\b|pattern|match|selector"
 )
 _SMALL_THINGS: Final = Lazy(
     r"(?i)te?mp|test|mock|cache|session|cookie|notification|bookmark|draft|preview|listener|handler|breakpoint|marker|"
-    r"listOf\b|element|child|rows?\b|cells?\b|shapes?\b|slides?\b|annotation|comment|reaction|message|subscription|timer|watch|job|task|run|artifact|webhook|dir\b|files?\b|"
+    r"listOf\b|element|child|rows?\b|cells?\b|shapes?\b|slides?\b|annotation|comment|reaction|message|timer|watch|job|task|run|artifact|webhook|dir\b|files?\b|"
     r"listdir|readdir|list_?files|listFiles"
 )
 _ANY_NAME: Final = Lazy(r"[A-Za-z_$][\w$]*")
@@ -348,7 +381,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     kind = _ENDED.search(parts.name)
     name = names[0] if names else ""
     if (
-        parts.receiver is None
+        (parts.receiver is None and parts.name != "dbRemoveTable")
         or (kind is None and _UNDONE.search(name) is None)
         or _SMALL_THINGS.search(name) is not None
     ):
@@ -372,7 +405,8 @@ def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
         for one in scope.bounds_of(item):
             if one.each:
                 text = _source(one, scope)
-                if _LISTED.search(text) and not _PICKED.search(text) and not _SMALL_THINGS.search(text):
+                plain = _ALL_OF_USE.sub("", text)
+                if _LISTED.search(plain) and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
                     yield text
 
 
@@ -381,7 +415,7 @@ def _source(one: BoundName, scope: NameScope) -> str:
     text = text_of(one.value)[:_LONGEST_CHAIN]
     told = [text]
     for _ in range(_HOPS):
-        further = [bound for name in _names_in([text])[:1] for bound in scope.bounds_of(name)[:1] if not bound.each]
+        further = [bound for name in _names_in([text])[:1] for bound in scope.bounds_of(name)[:1]]
         if not further or _LISTED.search(text):
             break
         text = text_of(further[0].value)[:_LONGEST_CHAIN]

@@ -99,7 +99,12 @@ LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
 _JAVA: Final = (
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
-    (Lazy(r"\btry\s*\(([^;{]{1,200})\)\s*\{"), r"using (\1) {"),
+    (Lazy(r"\btry\s*\(([^;{]{1,200});?\s*\)\s*\{"), r"using (\1) {"),
+    (Lazy(r"\btry\s*\(([^;{]{1,200});([^;{]{1,300});?\s*\)\s*\{"), r"using (\1) using (\2) {"),
+    (
+        Lazy(r"\btry\s*\(([^;{]{1,200});([^;{]{1,200});([^;{]{1,200});?\s*\)\s*\{"),
+        r"using (\1) using (\2) using (\3) {",
+    ),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
@@ -217,6 +222,8 @@ def spelled(text: str, language: CodeLanguage) -> str:
     if language == "python" and ("!" in text or "%%" in text):
         text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
         return str(_SHELL_LINE.sub(_told_shell, text))
+    if language == "csharp":
+        return text.replace("?.", ".")  # what is done where there is something to do it to
     if language == "java":
         for pattern, other in _JAVA:
             text = pattern.sub(other, text)
@@ -306,6 +313,13 @@ def called(node: Node) -> Called:
         receiver, last = member_parts(function)
         name = name if last is None else text_of(last)
     return Called(receiver, name, arguments_of(node), created)
+
+
+def root_of(node: Node | None) -> Node | None:
+    """The node of the whole text that a node belongs to."""
+    while node is not None and node.parent is not None:
+        node = node.parent
+    return node
 
 
 def member_parts(node: Node) -> tuple[Node | None, Node | None]:

@@ -127,19 +127,19 @@ class NameScope:
         self._of_call = of_call
         self._memo: dict[int, FollowedValue] = {}
         self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
-        self._steps = MAX_STEPS
+        self._steps, self._open = MAX_STEPS, 0
 
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
         known = self._memo.get(node.id)
         if known is not None:
             return known
-        if depth > MAX_DEPTH or self._steps <= 0:
+        if depth > MAX_DEPTH or self._steps <= 0 or self._open > 4 * MAX_DEPTH:  # functions in each other begin anew
             return UNKNOWN
-        self._steps -= 1
+        self._steps, self._open = self._steps - 1, self._open + 1
         self._memo[node.id] = UNKNOWN  # a name that is made of itself
-        found = self._value(unwrapped(node), depth + 1)
-        self._memo[node.id] = found
+        found = self._memo[node.id] = self._value(unwrapped(node), depth + 1)
+        self._open -= 1
         return found
 
     def bounds_of(self, name: str) -> Sequence[BoundName]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.paths import is_account_file, is_system_secret, matched
 from aegis.detect.quick import remembered
+from aegis.detect.resources import opens_to_all, place_of
 from aegis.detect.shell.catalogue import of_kind, options
 from aegis.detect.shell.starts import in_odd_place
 from aegis.detect.shell.tree import Command
+from aegis.detect.shell.uses import Did
 from aegis.detect.shell.words import DELETERS, FED, INTERPRETERS, LOOSE_PLACES, SYSTEM_ROOTS
 
 # Code that a program loads because an option names it: scripts, plug-ins and settings that run things.
@@ -365,6 +367,26 @@ def sets_permissions(command: Command) -> list[str]:
     if name == "chmod" and any(map(_gives_owner, args[:-1])):  # folders take their group's, never their owner's
         return ["shell.privilege"]
     return []
+
+
+# Resources that belong to nobody in particular: a mode that lets everybody write them opens a system.
+_OWNED: Final = frozenset({
+    "account", "backup", "boot", "credential", "database", "defence", "group", "kernel", "library", "name-resolution",
+    "program", "service", "setting", "startup", "system-file", "task", "trust",
+})  # fmt: skip
+_MOST_OPENED: Final = 16  # operands of one command that are looked at
+
+
+def opened(command: Command) -> Iterator[Did]:
+    """What a command lets everybody write that a system needs: `chmod -R 777 /etc/ssl`."""
+    mode, *targets = [arg for arg in command.args if arg[:1] != "-"] or [""]
+    if command.name != "chmod" or not opens_to_all(mode):
+        return
+    whole = any(_recurses(arg) for arg in command.args)
+    for target in targets[:_MOST_OPENED]:
+        place = place_of(target)
+        if place is not None and (place.resource in _OWNED or (whole and place.resource == "public-place")):
+            yield Did("expose", place.resource, "all" if whole else "one", (target,))
 
 
 def _delete(args: tuple[str, ...]) -> str:

@@ -29,6 +29,7 @@ from aegis.detect.shell.destroy import (
     loads,
     locks_away,
     loops_over_root,
+    opened,
     sets_permissions,
     writes_device,
 )
@@ -297,6 +298,7 @@ def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *
         facts.writes = True
         for signal in sets_permissions(command):
             facts.add(signal, command.text)
+        facts.effects.extend(ResourceEffect(*did, "", command.text[:_SHOWN]) for did in opened(command))
     elif name in {"tee", "cp", "mv"} and command.args:
         for target in command.args if name == "tee" else command.args[-1:]:
             judge_write(target, command.pipeline, facts)
