@@ -16,6 +16,12 @@ CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify"
 _POWERFUL: Final = frozenset({
     "cluster-admin", "system:masters", "administratoraccess", "roles/owner", "owner", "admin",
 })  # fmt: skip
+# Roles of applications in Microsoft Graph that give whoever has them every other one, by the numbers that they have:
+# RoleManagement.ReadWrite.Directory, AppRoleAssignment.ReadWrite.All, Application.ReadWrite.All and the like.
+_POWERFUL_APPLICATIONS: Final = frozenset({
+    "9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8", "06b708a9-e830-4db3-a914-8e69da51d44f",
+    "1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9", "19dbc75e-c2e2-444c-a770-ec69d8559fc7",
+})  # fmt: skip
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
     "public-read-write", "public-read",
@@ -30,7 +36,19 @@ _OPENS: Final = (
     "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
 )  # fmt: skip
 _SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
-_HOUSES: Final = frozenset({"repo", "repository", "project", "gist"})
+_HOUSES: Final = frozenset({
+    "repo", "repository", "project", "gist", "channel", "channels", "conversation", "conversations", "board", "wiki",
+})  # fmt: skip
+# Members that say to which hosts the answer of a sign-in goes, and what each of them means.
+_ANSWERED: Final = (
+    "redirecturis", "redirecturi", "redirecturls", "redirecturl", "callbacks", "callbackurls", "callbackurl",
+    "replyurls", "weborigins", "allowedorigins", "allowedcallbackurls", "allowedredirecturis",
+)  # fmt: skip
+_ANY_HOST: Final = frozenset({"*", "http://*", "https://*", "http*", "*://*", "https://*/*", "http://*/*"})
+# Members that keep a name with its owner, and what gives it away.
+_LOCKS: Final = ("locked", "transferlock", "registrarlock", "domainlock", "transferlocked")
+_GIVES_AWAY: Final = ("exposeauthcode", "revealauthcode")
+_ZONES: Final = frozenset({"domain", "domains", "registrar"})
 
 
 def given_rights(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
@@ -66,6 +84,9 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         principal == "*" or (isinstance(principal, dict) and "*" in map(str, principal.values()))
     ):
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
+    if members.get("approleid") in _POWERFUL_APPLICATIONS:
+        named = str(members["approleid"])
+        yield ResourceEffect("permit", "cloud-identity", "all", (named,), "", f"appRoleId {named}")
     for name in ("policyarn", "policy", "role"):
         given = members.get(name)
         if isinstance(given, str) and (
@@ -89,8 +110,18 @@ def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
         if members.get(name) in OFF and name in members:
             yield ResourceEffect("expose", "storage", "all", (name,), "", f"{name}: {members[name]}")
     words = set(words_of(tool))
+    for name in _ANSWERED:
+        given = members.get(name)
+        for one in given if isinstance(given, list) else [given]:
+            if isinstance(one, str) and one.strip() in _ANY_HOST:
+                yield ResourceEffect("expose", "cloud-resource", "all", (one,), "", f"{name}: {one}")
+    lets_go = any(members.get(name) in ON for name in _GIVES_AWAY)
+    if words & _ZONES and (lets_go or any(name in members and members[name] in OFF for name in _LOCKS)):
+        yield ResourceEffect("write", "name-resolution", "one", (), "", "the lock of a name is taken away")
+    if words & _ZONES and words & CHANGES and members.get("nameservers"):
+        yield ResourceEffect("write", "name-resolution", "one", (), "", f"nameservers: {members['nameservers']}")
     made_public = str(members.get("visibility", "")).lower() == "public" or (
-        members.get("private") in OFF and "private" in members
+        any(name in members and members[name] in OFF for name in ("private", "isprivate"))
     )
     if made_public and words & CHANGES and words & _HOUSES:
         yield ResourceEffect("expose", "repository", "one", ("public",), "", "visibility: public")

@@ -105,9 +105,11 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
             if smuggled:
                 program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
                 break
-    if not program and len(arguments) < len(_OF_CLUSTER):  # most calls
+    if not program and len(arguments) < len(_OF_CLUSTER) and _CMDLET not in arguments:  # most calls
         return []
     members = {_plain(name): _Member(name, value) for name, value in arguments.items()}
+    if _CMDLET in members and not program:
+        return list(_cmdlet(members))
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
         program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
     if not program:
@@ -134,6 +136,35 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
             for script in islice(scripts, _MOST_CALLED)
         ]
     return found
+
+
+def _cmdlet(members: Mapping[str, _Member]) -> Iterator[Restated]:
+    """A command of PowerShell by its name, with its parameters beside it or in a member of their own."""
+    name = members[_CMDLET].value
+    if not isinstance(name, str) or _VERB_NOUN.match(name) is None:
+        return
+    line = [name]
+    for plain, (option, value) in members.items():
+        if plain in _PARAMETERS and isinstance(value, dict):
+            line += [word for key, inner in value.items() for word in _parameter(str(key), inner)]
+        elif plain != _CMDLET:
+            line += _parameter(option, value)
+    yield Restated(" ".join(line[:_MOST]), "command")
+
+
+def _parameter(name: str, value: Any) -> Iterator[str]:
+    """A parameter of PowerShell with its value."""
+    if _NAME.match(name) is None or value is None:
+        return
+    if isinstance(value, bool):
+        yield f"-{name}:${str(value).lower()}"
+    elif isinstance(value, (str, int, float, list)):
+        words = (word[:_LONGEST].replace("'", "''") for word in _values(value))
+        yield f"-{name} " + ",".join(f"'{word}'" for word in words)
+
+
+_CMDLET: Final = "cmdlet"
+_VERB_NOUN: Final = Lazy(r"^[A-Za-z]{2,20}-[A-Za-z]{2,40}$")
 
 
 def _is_option(value: Any) -> bool:

@@ -51,7 +51,9 @@ _MAY_TELL: Final = one_of(
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
-    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles",
+    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
+    r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
+    r"\blocked\b|auth_?code|is_?private|app_?role_?id",
     # Statements that stand where texts for people may.
     r"(?i)\|\s*delete\b|<delete>",
 )
@@ -354,8 +356,15 @@ def _stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[
             if target["db"] not in [arguments.get(name) for name in _DATABASES]:
                 shown = f"{target['db']}.{target.get('coll', '')}"
                 yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
-        elif stage == "$out" and isinstance(target, str) and target in [arguments.get(name) for name in _COLLECTIONS]:
+        elif stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
             yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
+
+
+def _read_from(arguments: Mapping[str, Any]) -> list[Any]:
+    """The collections that a call or the command in it reads."""
+    command = arguments.get("command")
+    inner = command.get("aggregate") if isinstance(command, dict) else None
+    return [inner, *(arguments.get(name) for name in _COLLECTIONS)]
 
 
 def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:

@@ -396,7 +396,7 @@ _SUDO: Final = Lazy(
 # A condition that every row or document fulfils, in the languages of forges, trackers and shops.
 _ALWAYS: Final = Lazy(
     r"(?i)^\s*(?:\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
-    r"is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
+    r"select\s[^;]{1,300}\sfrom\s+[\w.\"`]{1,80}\s*;?|is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
 )
 
 

@@ -436,8 +436,17 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "unbinds": unbinds,
 }
 
+_HOST_IN: Final = Lazy(r"(?i)https?://(?:[^\s/@<>|\]\"']{1,100}@)?([\w.-]{4,253})")
+
+
+def poses(value: str, whole: str) -> bool:
+    """Whether a link shows the address of one host and leads to another: the names that were registered differ."""
+    shown = {".".join(host.lower().strip(".").split(".")[-2:]) for host in _HOST_IN.findall(whole)}
+    return len(shown) > 1
+
+
 # Checks that read the whole match, name and all, beside its first group.
-WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "poses": poses}
 
 # A file of the folder from which a graph database loads, and none outside of it: no folder, nothing encoded.
 _LOADED: Final = Lazy(

@@ -36,6 +36,7 @@ _ANYWHERE: Final = Lazy(r"<pending:[^<>\n]{1,200}>")
 _TEMPLATE: Final = Lazy(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
 _FORMAT: Final = Lazy(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
 _IN_BRACES: Final = Lazy(rf"{{{_NAME}}}")
+_NAMED_IN_BRACES: Final = Lazy(r"\{([^{}]{1,100})\}")
 _PROSE_BLANKS: Final = 5  # between words of a sentence
 # Arguments whose text is content: braces belong to it.
 _CONTENT: Final = frozenset({
@@ -74,7 +75,8 @@ def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] 
             if pointers > MOST_POINTERS:
                 break  # the walk over the strings refuses such a call
         if type(value) is str:
-            if ("{" in value or "<" in value or "$" in value) and _is_pending(path, value, roles):
+            marked = "{" in value or "<" in value or "$" in value
+            if marked and _is_pending(path, value, roles) and not _is_filled(value, arguments):
                 found.append(path)
         elif isinstance(value, dict):
             if len(value) == 1 and _is_reference(value):
@@ -84,6 +86,17 @@ def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] 
         elif isinstance(value, list):
             stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
     return tuple(found)
+
+
+def _is_filled(value: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a path names only what the call gives beside it: `/users/{id}` with `{"path_params": {"id": 7}}`."""
+    if not value.startswith(("/", "http://", "https://")) or "$" in value or "{{" in value or "<" in value:
+        return False
+    given = [inner for inner in arguments.values() if isinstance(inner, dict)]
+    names = [match.group(1) for match in _NAMED_IN_BRACES.finditer(value)]
+    return bool(names) and all(
+        any(inner.get(name) not in (None, "") and "{" not in str(inner.get(name)) for inner in given) for name in names
+    )
 
 
 def is_placeholder(path: str, value: str) -> bool:

@@ -55,6 +55,13 @@ def _is_path(word: str) -> bool:
     return "/" in word[1:] and ":" not in word
 
 
+# That a command is only to say what it would do, taken back.
+_NOT_TRIED: Final = frozenset({
+    "-whatif:$false", "-whatif:false", "-whatif:0", "-wi:$false", "--dry-run=false", "--dry-run=none", "--dryrun=false",
+    "--dry_run=false", "--noop=false", "--check=false", "--simulate=false",
+})  # fmt: skip
+
+
 class Used:
     """The words of one command, read once for every entry that asks about them."""
 
@@ -63,7 +70,7 @@ class Used:
     def __init__(self, name: str, args: Sequence[str]):
         self.name = name
         self.is_cmdlet = name in _CMDLETS
-        self.args = args[:_MOST_WORDS]
+        self.args = [arg for arg in args[:_MOST_WORDS] if arg.lower() not in _NOT_TRIED]
         self.lowered = [arg.lower() for arg in self.args]
         self.joined = "\n".join(self.lowered)
         self.options: list[tuple[str, str]] = []

@@ -166,3 +166,20 @@ def test_a_pending_reference_in_a_text_stays_one() -> None:
     assert find_unresolved({"a": {"b": ["x {{y}}"]}}, {"/a/b/0": "document"}) == ()
     assert find_unresolved({"a": "<pending: call_1>"}, {"a": "code"}) == ("/a",)
     assert find_unresolved({"a": "{{x}}"}, {"a": "path"}) == ("/a",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pending"),
+    [
+        ({"path": "/users/{id}", "path_params": {"id": 7}}, ()),
+        ({"url": "https://api.example/users/{id}/{tab}", "params": {"id": 7, "tab": "x"}}, ()),
+        ({"path": "/users/{id}"}, ("/path",)),
+        ({"path": "/users/{id}", "path_params": {"name": 7}}, ("/path",)),
+        ({"path": "/users/{id}", "path_params": {"id": "{other}"}}, ("/path", "/path_params/id")),
+        ({"path": "/users/{id}", "path_params": {"id": None}}, ("/path",)),
+        ({"path": "/users/${id}", "path_params": {"id": 7}}, ("/path",)),
+        ({"command": "x", "name": "{id}", "path_params": {"id": 7}}, ("/name",)),
+    ],
+)
+def test_a_path_that_the_call_itself_fills_is_known(arguments: dict[str, Any], pending: tuple[str, ...]) -> None:
+    assert find_unresolved(arguments) == pending
