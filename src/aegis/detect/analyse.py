@@ -193,7 +193,9 @@ def analyse_restated(said: Restated, found: Gathering) -> None:
         found.raise_tier(Risk.HIGH)
 
 
-_OF_COMMANDS: Final = frozenset({"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy"})
+_OF_COMMANDS: Final = frozenset(
+    {"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy", "shell.weakens"}
+)
 
 
 def analyse_reading(text: Text, reading: str, found: Gathering) -> None:

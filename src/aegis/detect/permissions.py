@@ -22,6 +22,21 @@ _POWERFUL_APPLICATIONS: Final = frozenset({
     "9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8", "06b708a9-e830-4db3-a914-8e69da51d44f",
     "1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9", "19dbc75e-c2e2-444c-a770-ec69d8559fc7",
 })  # fmt: skip
+_VARIABLE_NAMES: Final = ("key", "name", "variable", "variablename", "envvar")
+# Variables of the environment by which every program of a kind loads or runs something else first.
+# Beside each stand the options by which it does; none where it always does.
+_AGENTS: Final = ("-javaagent", "-agentpath", "-agentlib", "Xbootclasspath")
+_LOADING: Final[Mapping[str, tuple[str, ...]]] = {
+    "LD_PRELOAD": (), "LD_AUDIT": (), "DYLD_INSERT_LIBRARIES": (), "BASH_ENV": (), "PYTHONSTARTUP": (),
+    "GIT_EXTERNAL_DIFF": (), "PROMPT_COMMAND": (), "DOTNET_STARTUP_HOOKS": (), "PERL5OPT": ("-M", "-d"),
+    "RUBYOPT": ("-r",), "NODE_OPTIONS": ("-r", "--require", "--import", "--loader"), "JAVA_TOOL_OPTIONS": _AGENTS,
+    "_JAVA_OPTIONS": _AGENTS, "JDK_JAVA_OPTIONS": _AGENTS,
+}  # fmt: skip
+# Attributes of a directory that prove who somebody is.
+_PROOFS: Final = frozenset({
+    "userpassword", "unicodepwd", "ntpwdhistory", "lmpwdhistory", "ms-mcs-admpwd", "mslaps-password", "sambantpassword",
+    "msds-managedpassword", "krbprincipalkey", "dbcspwd",
+})  # fmt: skip
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
     "public-read-write", "public-read",
@@ -115,6 +130,21 @@ def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
         for one in given if isinstance(given, list) else [given]:
             if isinstance(one, str) and one.strip() in _ANY_HOST:
                 yield ResourceEffect("expose", "cloud-resource", "all", (one,), "", f"{name}: {one}")
+    for name, value in members.items():
+        if isinstance(value, str) and value[:6].lower() == "v=spf1" and "+all" in value.lower():
+            yield ResourceEffect("write", "name-resolution", "all", (), "", f"{name}: everybody may send as this name")
+    asked = next((members[name] for name in ("attributes", "attrs", "properties") if name in members), None)
+    for one in asked if isinstance(asked, list) else ():
+        if isinstance(one, str) and one.lower() in _PROOFS:
+            yield ResourceEffect("read", "credential", "many", (one,), "", f"attributes: {one}")
+    added = members.get("valuestoadd")
+    if added == "all" or (isinstance(added, list) and "all" in added):
+        yield ResourceEffect("expose", "backup", "all", ("all",), "", "valuesToAdd: all")
+    named = next((members[name] for name in _VARIABLE_NAMES if isinstance(members.get(name), str)), "")
+    given = str(next((members[name] for name in ("value", "values", "content") if members.get(name)), ""))
+    loads = _LOADING.get(named.upper())
+    if loads is not None and given and (not loads or any(option in given for option in loads)):
+        yield ResourceEffect("persist", "startup", "one", (named,), "", f"{named} loads code into every program")
     lets_go = any(members.get(name) in ON for name in _GIVES_AWAY)
     if words & _ZONES and (lets_go or any(name in members and members[name] in OFF for name in _LOCKS)):
         yield ResourceEffect("write", "name-resolution", "one", (), "", "the lock of a name is taken away")
@@ -204,6 +234,9 @@ def is_port(name: str) -> bool:
     )
 
 
+_HUGE: Final = Lazy(r"(?:\d{1,3}\.){3}\d{1,3}/[1-7]")  # a network that reaches far beyond what anybody owns
+
+
 def _let_in(here: Members, above: Members, words: frozenset[str], known: Vocabulary) -> Iterator[tuple[str, str]]:
     sources = [
         one
@@ -211,7 +244,11 @@ def _let_in(here: Members, above: Members, words: frozenset[str], known: Vocabul
         if is_source(name)
         for one in (value if isinstance(value, list) else [value])
         if isinstance(one, str)
-        and (one.lower() in known.values["networks"] or (one == "*" and name not in known.members["lists"]))
+        and (
+            one.lower() in known.values["networks"]
+            or _HUGE.fullmatch(one) is not None
+            or (one == "*" and name not in known.members["lists"])
+        )
     ]
     if not sources and "0.0.0.0" in (edges := {value for _, value in here if isinstance(value, str)}):  # noqa: S104
         sources = [one for one in edges if one == "255.255.255.255"]

@@ -38,6 +38,7 @@ _PACKAGERS: Final = frozenset(
 )
 _FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
 _OWNERS: Final = frozenset({"owner", "owners", "maintainer", "maintainers"})
+_SERVICE_NAMES: Final = {"s3": "s3api"}  # where the command line has another name for what members ask
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
@@ -88,6 +89,9 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
                 if deed is not None and not _OWNERS.isdisjoint(words):
                     return program, ("owner", deed)
                 return (program, (deed,)) if deed is not None else ("", ())
+            after = words[at + 1 :]
+            if program == "aws" and len(after) > 2 and after[0] not in _DEEDS and after[1] in _DEEDS:
+                return program, (_SERVICE_NAMES.get(after[0], after[0]), "-".join(after[1:]))
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
     return "", ()

@@ -31,7 +31,8 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "when", "if", "rule", "conditions", "condition", "criteria", "orderby",
         "keyword", "search", "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
-    "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval"),
+    "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval",
+        "chunk", "apex"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
         "note", "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions",
@@ -58,8 +59,11 @@ _SQL_TOOL: Final = frozenset({
 _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
-    "scala", "swift", "typescript",
+    "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex",
 })  # fmt: skip
+# Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
+_HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "browser", "devtools", "cargo", "spring"})
+_CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 
 
@@ -129,24 +133,10 @@ _WEB: Final = frozenset({
     "news", "scholar", "perplexity", "serp", "online",
 })  # fmt: skip
 # What is searched beside the web where nothing but an index of texts answers, and what says that it is a search.
-_INDEXED: Final = frozenset(
-    {
-        "law",
-        "legal",
-        "literature",
-        "papers",
-        "patents",
-        "pubmed",
-        "code",
-        "codebase",
-        "semantic",
-        "repo",
-        "repository",
-        "workspace",
-        "grep",
-        "issues",
-    }
-)
+_INDEXED: Final = frozenset({
+    "law", "legal", "literature", "papers", "patents", "pubmed", "code", "codebase", "semantic", "repo", "repository",
+    "workspace", "grep", "issues",
+})  # fmt: skip
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
@@ -227,7 +217,7 @@ def executes(tool: str) -> TextRole | None:
     found = set(words)
     if found & _SQL_TOOL:
         return "sql"
-    if found & _CODE_TOOL:
+    if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES):
         return "code"
     if found & {"bash", "shell", "terminal", "sh", "cmd", "powershell", "console", "command"}:
         return "command"
@@ -405,7 +395,7 @@ def role_of(
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
         if runs == "command" and role in ("unknown", "code"):
             return "command", 60
-        if runs == "code" and (role == "code" or (role != "query_fragment" and "\n" in value)):
+        if runs == "code" and (role == "code" or argument == "expr" or (role != "query_fragment" and "\n" in value)):
             return "code", 70 if role == "code" else 60
     if role not in _STATED and looks_like_sql(value):
         return "sql", 80

@@ -53,9 +53,12 @@ _MAY_TELL: Final = one_of(
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
     r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
     r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
-    r"\blocked\b|auth_?code|is_?private|app_?role_?id",
+    r"\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
+    r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
+    r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
+    r"GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
-    r"(?i)\|\s*delete\b|<delete>",
+    r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[",
 )
 _STATEMENT: Final = 1
 

@@ -190,6 +190,8 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
     lowered = value.strip().lower()
     is_role = "roles" in kinds
     is_selected = "any" not in kinds and not member.above & known.members["contents"]
+    if lowered == "/" and name in _WHERE:
+        yield "all"
     if lowered in ALL and is_selected and (not is_role or name in known.members["reaches"]):
         yield "all"
     if is_role and (
@@ -273,6 +275,7 @@ def _rare(member: Member, lowered: str, known: Vocabulary) -> Iterator[str]:
         yield "address"
 
 
+_WHERE: Final = ("path", "ref", "reference", "node", "location")  # of which a bare slash is everything there is
 _HIGHEST_LEVELS: Final = (40, 50, 60, "40", "50", "60")  # maintainers, owners and administrators of GitLab
 _YEARS: Final = Lazy(r"(?:\d{4,}h|\d{3,}d|\d{2,}w|p\d+y|\d+ ?y(?:ears?)?)")
 
@@ -395,7 +398,7 @@ _SUDO: Final = Lazy(
 )
 # A condition that every row or document fulfils, in the languages of forges, trackers and shops.
 _ALWAYS: Final = Lazy(
-    r"(?i)^\s*(?:\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
+    r"(?i)^\s*(?:(?:status\.|metadata\.|spec\.)?[\w/-]{1,60}!=[\w-]{1,60}|\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
     r"select\s[^;]{1,300}\sfrom\s+[\w.\"`]{1,80}\s*;?|is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
 )
 

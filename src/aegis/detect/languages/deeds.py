@@ -12,7 +12,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.files import Written, written_by
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
-from aegis.detect.languages.made import command_lines, make, started, variable
+from aegis.detect.languages.made import make, started, variable
 from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
 from aegis.detect.languages.requests import (
     FETCHES,
@@ -454,12 +454,8 @@ class _Program:
             told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
             given = [scope.value(one.value) for member in _GIVEN for one in scope.bounds_of(f"{prefix}.{member}")]
             for program in told[:1]:
-                words = given[0] if given else UNKNOWN
-                if words.items:
-                    for line in command_lines((program, *words.items)):
-                        self._command(line)
-                for text in program.known if not words.items else ():
-                    self._command(" ".join([text, *words.known[:1]]))
+                for line in started("split", [program], given[0] if given else UNKNOWN):
+                    self._command(line)
 
     def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
         plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
@@ -467,8 +463,8 @@ class _Program:
         if first == RECEIVER:
             plain, first = [] if parts.receiver is None else [parts.receiver], 0
         if entry.runs == "started":
-            if first < len(plain):
-                self._start(plain[first], scope)
+            for one in plain[first : first + 1]:
+                self._start(one, scope)
             return
         if first >= len(plain):
             told = [self._keyword(parts, (name,)) for name in entry.keywords]
@@ -488,7 +484,8 @@ class _Program:
             self._command(" ".join(pieces))
             return
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
-        given = scope.value(plain[first + 1]) if paired and entry.runs == "split" else UNKNOWN
+        further = plain[first + 1] if paired else self._keyword(parts, ("args",))
+        given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
         for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
             self._command(line)
 

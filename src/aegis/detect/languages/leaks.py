@@ -146,7 +146,10 @@ def leaked(
     carries = "post" in name or "put" in name or "beacon" in name or _BODY.search(arguments) is not None
     if (posts or gets) and is_for_others(kinds):
         found.append(ResourceEffect("send", "credential", "one", (), "", shown))
-    if (posts or gets) and _OF_PERSON.search(arguments) and _NAMED_HOST.search(arguments):
+    named = any(kind.startswith("at ") for kind in kinds)
+    if (posts or gets) and (
+        (_OF_PERSON.search(arguments) and _NAMED_HOST.search(arguments)) or (person and carries and named)
+    ):
         found.append(ResourceEffect("send", "browser-data", "one", (), "", shown))
     elif posts and len(told) > 1 and (carries or {"user"} < told):
         found.append(ResourceEffect("send", "environment", "one", (), "", shown))
@@ -192,6 +195,13 @@ _MAILS: Final = Lazy(
 _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 
 
+# A script of a store that goes over every key and takes them away.
+_ALL_KEYS: Final = Lazy(
+    r"(?i)redis\.p?call\(\s*['\"](?:KEYS['\"]\s*,\s*['\"]\*['\"]|SCAN['\"][^)]{0,80}MATCH['\"]\s*,\s*['\"]\*['\"])"
+)
+_DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*(?:['\"](?:DEL|UNLINK)\b|string\.reverse)")
+
+
 def told_together(
     text: str, effects: Iterable[ResourceEffect], strings: Callable[[str], Iterable[str]]
 ) -> Iterator[ResourceEffect]:
@@ -203,6 +213,8 @@ def told_together(
         found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
     if _MAILS.search(text) and _WHOLE_ENVIRONMENT.search(text):
         found.append(ResourceEffect("send", "environment", "all", (), "", text[:_SHOWN]))
+    if _ALL_KEYS.search(text) and _DROPS_KEYS.search(text):
+        found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
     if _KILLS.search(text):
         guards = [word for word in strings(text) if service_resource(word, "process") == "defence"]
         if guards:

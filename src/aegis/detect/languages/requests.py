@@ -174,7 +174,7 @@ def ends_of(chain: str) -> str:
 def says(pieces: Sequence[str], parts: Called, scope: NameScope) -> bool:
     """Whether the arguments of a call hold one of the pieces, without blanks and quotes, or what they name does."""
     written = [text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS]]
-    written += [text_of(one.value)[:_LONGEST] for name in written for one in scope.bounds_of(name)[:1]]
+    written += [text_of(one.value)[:_LONGEST] for name in _names_in(written) for one in scope.bounds_of(name)[:1]]
     plain = _PLAIN.sub("", ",".join(written)).lower()
     return any(piece in plain for piece in pieces)
 
@@ -296,6 +296,7 @@ _LEAVES: Final = (b"continue", b"next ", b"return")
 
 # A condition that picks some by what they are called or equal, and one that only leaves some out.
 _PICKS: Final = Lazy(rb"[\"'`]|==|\bin\b|\bmatch|\bsearch")
+_UNLIKE: Final = Lazy(rb"!=|\bnot\s+(?:\w+\s+)?in\b|\bnot\s+[\w.]+\.\w*(?:with|match)|!\s*[\w.]+\.\w+\(|\bunless\b")
 _OMITS: Final = Lazy(rb"!=|!==|\bnot\b|\bunless\b|![\w(]")
 
 
@@ -314,7 +315,7 @@ def is_conditional(node: Node) -> bool:
             return True
         if whole.type.startswith(_LOOPS):
             if any(word in before for word in _LEAVES):
-                return _OMITS.search(before) is not None
+                return _UNLIKE.search(before) is not None
             asked = [
                 one.text or b"" for one in whole.named_children if one.type in _ASKS and one.end_byte > node.end_byte
             ]

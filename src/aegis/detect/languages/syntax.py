@@ -167,6 +167,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
     "tsx": "typescript", "ts-node": "typescript", "php": "php", "ruby": "ruby", "irb": "ruby", "perl": "perl",
+    "tinker": "php", "laravel": "php", "rails": "ruby", "django": "python",
     "mongo": "javascript",
     "kotlin": "kotlin", "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
 }  # fmt: skip

@@ -346,7 +346,16 @@ def unworded(text: str) -> bool:
     return changes * 3 >= len(text) and guess(text).worded <= _MOST_WORDED
 
 
+_HOST_IN: Final = Lazy(r"(?i)https?://(?:[^\s/@<>|\]\"']{1,100}@)?([\w.-]{4,253})")
+
+
+def poses(text: str) -> bool:
+    """Whether a link shows the address of one host and leads to another: the names that were registered differ."""
+    return len({".".join(host.lower().strip(".").split(".")[-2:]) for host in _HOST_IN.findall(text)}) > 1
+
+
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "poses": poses,
     "luhn": luhn,
     "iban": iban,
     "ssn": ssn,
@@ -436,17 +445,8 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "unbinds": unbinds,
 }
 
-_HOST_IN: Final = Lazy(r"(?i)https?://(?:[^\s/@<>|\]\"']{1,100}@)?([\w.-]{4,253})")
-
-
-def poses(value: str, whole: str) -> bool:
-    """Whether a link shows the address of one host and leads to another: the names that were registered differ."""
-    shown = {".".join(host.lower().strip(".").split(".")[-2:]) for host in _HOST_IN.findall(whole)}
-    return len(shown) > 1
-
-
 # Checks that read the whole match, name and all, beside its first group.
-WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "poses": poses}
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
 
 # A file of the folder from which a graph database loads, and none outside of it: no folder, nothing encoded.
 _LOADED: Final = Lazy(
@@ -454,8 +454,17 @@ _LOADED: Final = Lazy(
 )
 
 
+# A directory of people on a network of one's own.
+_OWN_DIRECTORY: Final = Lazy(
+    r"(?i)^ldaps?://(?:[\w-]{1,63}\.){1,8}(?:local|internal|lan|intra|corp|home\.arpa)(?::\d{2,5})?/?(?:$|[\s\"',])"
+)
+_LONGEST_HOST: Final = 300
+
+
 def wraps(text: str, start: int, end: int) -> bool:
     """Whether a stream wrapper stands where a file name belongs, and is no file of Cypher's own folder."""
+    if _OWN_DIRECTORY.match(text[start : start + _LONGEST_HOST]) is not None:
+        return False
     return not any(one.start() <= start and end <= one.end() for one in _LOADED.finditer(text))
 
 
@@ -482,15 +491,9 @@ def passes(rule: Rule, match: Any, group: int, *, decoded: bool) -> Given:
         return TEXT_CHECKS[rule.check](match.string.decode("utf-8", "replace"), decoded)
     if rule.check in PLACE_CHECKS:
         first, last = match.span()
-        before, found, after = (
-            match.string[max(0, first - SURROUNDING) : first],
-            match.string[first:last],
-            match.string[last : last + SURROUNDING],
-        )
-        head, body = before.decode("utf-8", "replace"), found.decode("utf-8", "replace")
-        return PLACE_CHECKS[rule.check](
-            head + body + after.decode("utf-8", "replace"), len(head), len(head) + len(body)
-        )
+        cuts = ((max(0, first - SURROUNDING), first), (first, last), (last, last + SURROUNDING))
+        head, body, tail = (match.string[start:end].decode("utf-8", "replace") for start, end in cuts)
+        return PLACE_CHECKS[rule.check](head + body + tail, len(head), len(head) + len(body))
     if rule.check in WHOLE_CHECKS:
         before = match.string[max(0, match.start() - NAME_BEFORE) : match.end()]
         return WHOLE_CHECKS[rule.check](value, before.decode("utf-8", "replace"))

@@ -64,9 +64,13 @@ _OPENED: Final = Lazy(
     r"(?:authorize-security-group-ingress|firewall-rules\s+(?:create|update)|nsg\s+rule\s+create)\b.{0,400}"
     r"(?:0\.0\.0\.0/0|::/0|prefix(?:es)?\s+['\"]?\*)"
 )
+_REFUSES: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Deny")
+_ALLOWS: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Allow")
 _WEB_ALONE: Final = Lazy(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
 # A trail that leaves out what is done to the account itself.
-_UNWATCHED: Final = Lazy(r"(?s)put-event-selectors\b.{0,900}IncludeManagementEvents['\"\\]*\s*[:=]\s*false")
+_UNWATCHED: Final = Lazy(
+    r"(?s)put-event-selectors\b.{0,900}(?:IncludeManagementEvents['\"\\]*\s*[:=]\s*false|ReadWriteType['\"\\]*\s*[:=]\s*['\"\\]*ReadOnly)"
+)
 _HOST_POD: Final = Lazy(
     r"['\"]?(?:privileged|hostPID|hostNetwork)['\"]?\s*:\s*true|enforce=privileged|['\"]path['\"]\s*:\s*['\"]/['\"]"
 )
@@ -139,7 +143,8 @@ def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
         return "shell.privilege" if {"run", "label", "debug"} & words and _HOST_POD.search(command.text) else ""
     if name == "aws" and _UNWATCHED.search(command.text):
         return "shell.weakens"
-    if name in _CLOUDS and _OPENED.search(command.text) and not _WEB_ALONE.search(command.text):
+    refuses = _REFUSES.search(command.text) is not None and _ALLOWS.search(command.text) is None
+    if name in _CLOUDS and _OPENED.search(command.text) and not (refuses or _WEB_ALONE.search(command.text)):
         return "shell.grants"
     return ""
 

@@ -44,6 +44,8 @@ _CONTENT: Final = frozenset({
     "description", "comment", "note", "notes", "data", "json", "yaml", "xml", "css", "source_code", "snippet", "patch",
     "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
     "formula", "title", "summary", "schema", "graphql", "subject", "body_html", "html_body", "preheader", "caption",
+    "html_content", "plain_content", "text_content", "content_html", "htmlbody", "textbody", "text_body", "email_body",
+    "headline", "footer",
     "signature", "greeting",
 })  # fmt: skip
 # What is itself a template, and credentials by reference, of which nothing would be looked at: `Bearer {{token}}`.
