@@ -64,6 +64,10 @@ _CODE_TOOL: Final = frozenset({
 # Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
 _HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "browser", "devtools", "cargo", "spring"})
 _CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
+_SHELL_TOOL: Final = frozenset({
+    "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "zsh", "fish", "ksh", "nushell", "console",
+    "command",
+})  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 
 
@@ -219,7 +223,7 @@ def executes(tool: str) -> TextRole | None:
         return "sql"
     if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES):
         return "code"
-    if found & {"bash", "shell", "terminal", "sh", "cmd", "powershell", "console", "command"}:
+    if found & _SHELL_TOOL:
         return "command"
     return None
 

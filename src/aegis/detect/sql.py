@@ -23,6 +23,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.built_sql import built_statements
 from aegis.detect.facts import Effort
 from aegis.detect.queries import query_effects
+from aegis.detect.resources import place_of
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
@@ -54,6 +55,7 @@ _CATALOGUE: Final = frozenset({
     "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
     "pg_user", "pg_authid", "all_tables", "all_users", "user_tables", "dba_users", "sys", "mysql",
 })  # fmt: skip
+_ATTACHED: Final = Lazy(r"(?i)\battach\s+(?:database\s+)?'((?:file:)?[^'\n]{1,400})'\s+as\b")  # of SQLite and DuckDB
 _IRREVERSIBLE_WORDS: Final = frozenset({"drop", "truncate"})
 _WRITE_WORDS: Final = frozenset(
     {"insert", "update", "delete", "create", "alter", "grant", "revoke", "replace", "merge", "exec", "execute", "call"}
@@ -147,6 +149,12 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
     facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
+    for attached in _ATTACHED.finditer(text[:MAX_SQL]):
+        place = place_of(attached.group(1))
+        if place is not None:
+            facts.effects.append(
+                ResourceEffect("read", place.resource, "one", (attached.group(1),), "", attached.group())
+            )
     kept = _PASSWORDS.search(text[:MAX_SQL])
     if kept is not None:
         facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))

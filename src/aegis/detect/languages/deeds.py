@@ -204,6 +204,9 @@ class _Program:
     def _hand_on(self, names: Sequence[str], rest: Sequence[Node], parts: Called, node: Node) -> None:
         for one in names:
             owner, dot, last = one.lower().rpartition(".")
+            words = cloud_operations().get(squashed(last)) if self._is_of_cloud else None
+            if words is not None:
+                self._command(cloud_command(words, rest, self.scope()))
             entries = self._known.does.get(one.lower(), ()) if owner or not dot else ()
             for entry in entries:
                 given = rest if rest or parts.receiver is None else [parts.receiver]
@@ -302,7 +305,7 @@ class _Program:
         if (entry.on and not any(word in owner for word in entry.on)) or (entry.bare and parts.arguments):
             return
         if (entry.unless and self._chains.narrows(node, owner, entry.unless)) or (
-            entry.empty is not None and not is_empty(parts.arguments, entry.empty)
+            entry.empty is not None and not is_empty(parts.arguments, entry.empty, self.scope())
         ):
             return
         if (entry.says and not says(entry.says, parts, self.scope())) or (entry.always and self._is_conditional(node)):

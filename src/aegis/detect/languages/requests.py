@@ -264,11 +264,12 @@ def _loaded(owner: Node, scope: Callable[[], NameScope], aliases: Mapping[str, s
     return known[0].removeprefix("node:") if known else ""
 
 
-def is_empty(arguments: Sequence[Node], place: int) -> bool:
-    """Whether a condition selects everything: an object without members."""
+def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
+    """Whether a condition selects everything: an object without members, or a name for one."""
     if place >= len(arguments):
         return False
-    node = arguments[place]
+    bound = scope.bounds_of(text_of(arguments[place]))
+    node = bound[0].value if len(bound) == 1 and not bound[0].each else arguments[place]
     return node.type in ("object", "dictionary", "hash") and not node.named_child_count
 
 
@@ -335,12 +336,12 @@ _SHOWN: Final = 80
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
     r"^(?:(?:[bB]egin|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop|dbRemoveTable)|"
+    r"(?:(?P<deletes>[dD]elete|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop|dbRemoveTable)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$"
 )
 _BEGINNINGS: Final = (
-    "begin", "delete", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
+    "begin", "del", "delete", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
     "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "dbremove",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")

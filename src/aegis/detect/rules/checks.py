@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from aegis.core.patterns import Lazy
-from aegis.detect.paths import is_plain_path, is_secret_file, is_settings_file
+from aegis.detect.paths import is_plain_path, is_secret_file, is_secret_place, is_settings_file
 from aegis.detect.rules.mentions import (
     Given,
     acted,
@@ -24,6 +24,7 @@ from aegis.detect.rules.mentions import (
     chained,
     hands_over,
     ordered,
+    poses,
     resets,
     runs_remote,
     spoken,
@@ -32,7 +33,7 @@ from aegis.detect.rules.mentions import (
     unbinds,
 )
 from aegis.detect.rules.model import Rule
-from aegis.detect.rules.order_scorer import find_likely
+from aegis.detect.rules.order_scorer import find_likely, may_hold
 from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import (
     assigned,
@@ -42,6 +43,7 @@ from aegis.detect.rules.secrets import (
     is_placeholder,
     is_secret,
     is_usual,
+    urlpass,
 )
 
 # Checksums of numbers that name people and accounts; each from the standard or office that issues them.
@@ -274,11 +276,6 @@ def userpass(text: str) -> bool:
     return len(password) >= 5 and not is_usual(password) and user.lower() != "xxx" and not is_placeholder(password)
 
 
-def urlpass(text: str) -> bool:
-    """Whether the password of a URL is one that somebody chose, and not a word that stands for one."""
-    return "%" not in text[:1] and not is_usual(text) and not is_placeholder(text)
-
-
 _CHECKSUMMED: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "npm_")
 _SUM_DIGITS: Final = 6
 _BASE62: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -346,14 +343,6 @@ def unworded(text: str) -> bool:
     return changes * 3 >= len(text) and guess(text).worded <= _MOST_WORDED
 
 
-_HOST_IN: Final = Lazy(r"(?i)https?://(?:[^\s/@<>|\]\"']{1,100}@)?([\w.-]{4,253})")
-
-
-def poses(text: str) -> bool:
-    """Whether a link shows the address of one host and leads to another: the names that were registered differ."""
-    return len({".".join(host.lower().strip(".").split(".")[-2:]) for host in _HOST_IN.findall(text)}) > 1
-
-
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "poses": poses,
     "luhn": luhn,
@@ -367,7 +356,6 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
     "issued": issued,
     "jwt": jwt,
     "unworded": unworded,
-    "urlpass": urlpass,
     **NUMBERS,
 }
 
@@ -445,26 +433,34 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "unbinds": unbinds,
 }
 
+# Whether a check can find anything in one of many texts, each a line.
+TOGETHER: Final[Mapping[str, Callable[[bytes], bool]]] = {"likely_order": may_hold}
+
 # Checks that read the whole match, name and all, beside its first group.
-WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned}
+WHOLE_CHECKS: Final[Mapping[str, Callable[[str, str], bool]]] = {"assigned": assigned, "urlpass": urlpass}
 
 # A file of the folder from which a graph database loads, and none outside of it: no folder, nothing encoded.
 _LOADED: Final = Lazy(
     r"(?i)\bload\s+csv\s+(?:with\s+headers\s+)?from\s+(['\"])file:///[\w-]{1,80}(?:\.[\w-]{1,20}){1,3}['\"]"
 )
-
-
-# A directory of people on a network of one's own.
+# A directory of people on a network of one's own, and a file below a home or a workspace, spelled out, of which no
+# folder is hidden but those of a project.
 _OWN_DIRECTORY: Final = Lazy(
     r"(?i)^ldaps?://(?:[\w-]{1,63}\.){1,8}(?:local|internal|lan|intra|corp|home\.arpa)(?::\d{2,5})?/?(?:$|[\s\"',])"
 )
-_LONGEST_HOST: Final = 300
+_OWN_FILE: Final = Lazy(
+    r"^(?i:file)://(?:localhost)?((?:/[a-zA-Z](?::|%3[aA]))?/(?:home|Users|work|workspaces?|src|srv|repos?|projects|w)"
+    r"(?:/(?:[\w@+ -][\w.@+ -]{0,100}|\.(?:github|vscode|idea|gitlab|storybook|husky)))+)$"
+)
 
 
 def wraps(text: str, start: int, end: int) -> bool:
     """Whether a stream wrapper stands where a file name belongs, and is no file of Cypher's own folder."""
-    if _OWN_DIRECTORY.match(text[start : start + _LONGEST_HOST]) is not None:
+    if _OWN_DIRECTORY.match(text[start : end + SURROUNDING]) is not None:
         return False
+    own = _OWN_FILE.match(text) if start == 0 and len(text) < end + SURROUNDING else None
+    if own is not None:  # as editors name the files of a person's work
+        return is_secret_file(own.group(1)) or is_secret_place(own.group(1))
     return not any(one.start() <= start and end <= one.end() for one in _LOADED.finditer(text))
 
 

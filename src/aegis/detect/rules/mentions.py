@@ -341,3 +341,11 @@ _ALL_OF_THEM: Final = Lazy(
 def takes_over(found: str) -> bool:
     """Whether an order sets aside all that its reader was told, as no letter to a person does."""
     return _ALL_OF_THEM.search(found) is not None
+
+
+_HOST_IN: Final = Lazy(r"(?i)https?://(?:[^\s/@<>|\]\"']{1,100}@)?([\w.-]{4,253})")
+
+
+def poses(text: str) -> bool:
+    """Whether a link shows the address of one host and leads to another: the names that were registered differ."""
+    return len({".".join(host.lower().strip(".").split(".")[-2:]) for host in _HOST_IN.findall(text)}) > 1

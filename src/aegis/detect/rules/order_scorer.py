@@ -115,6 +115,24 @@ class OrderScorer:
                 best = Suspect(parts[at].start, parts[at].end, beyond)
         return best
 
+    def may_hold(self, text: str) -> bool:
+        """Whether a text that may be one of the lines of `text` can hold an order: never false where one does."""
+        parts = sentences(text)
+        said: dict[int, list[str]] = {-1: [], len(parts): []}
+        for at, part in enumerate(parts):
+            score = self._by_words(self._alone(part.words), part.words)
+            if score + self.weights.most < self.weights.least:
+                continue
+            for near in (at - 1, at, at + 1):
+                if near not in said:
+                    said[near] = kinds_in(text[parts[near].start : parts[near].end])
+            best = max(
+                self._by_kinds(said[at], before, after) for before in ([], said[at - 1]) for after in ([], said[at + 1])
+            )
+            if score + best >= self.weights.least:
+                return True
+        return False
+
     def _alone(self, words: list[str]) -> float:
         """What the words of a sentence add, each by itself and once."""
         return share(words) * sum(filter(None, map(self.weights.words.get, set(words))))
@@ -142,6 +160,11 @@ def find_likely(data: bytes) -> Span | None:
         return None
     start = len(text[: suspect.start].encode("utf-8", "replace"))
     return Span(start, start + len(text[suspect.start : suspect.end].encode("utf-8", "replace")), sure=False)
+
+
+def may_hold(data: bytes) -> bool:
+    """Whether any of the texts that are lines of `data` may order its reader about."""
+    return len(data) > LONGEST or _shipped().may_hold(data.decode("utf-8", "replace"))
 
 
 def sentences(text: str) -> list[Sentence]:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from aegis.core.outcome import Outcome
 from aegis.core.patterns import Lazy
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
-from aegis.detect.rules.checks import SPAN_CHECKS, passes
+from aegis.detect.rules.checks import SPAN_CHECKS, TOGETHER, passes
 from aegis.detect.rules.engine import Engine, EnginePattern, by_lines, compile_pattern, make_engines
 from aegis.detect.rules.model import Rule, RuleSet
 from aegis.detect.rules.order_words import expanded
@@ -332,6 +332,8 @@ class Scanner:
                 continue
             rule = self._owners[index]
             if settled and rule.category in DATA and rule.outcome in settled:
+                continue
+            if rule.check in TOGETHER and not TOGETHER[rule.check](data):
                 continue
             if rule.check or rule.entropy or self._in_lines(index).search(data) is not None:
                 yield index

@@ -341,3 +341,22 @@ def _is_phrase(text: str) -> bool:
     pieces = [piece for piece in _DIVIDERS.split(text) if piece]
     words = sum(piece.isalpha() and (piece.islower() or piece.isupper() or piece.istitle()) for piece in pieces)
     return len(pieces) > _LEAST_WORDS and words * 10 >= len(pieces) * 7
+
+
+# What a database of one's own machine or of a set of containers is called.
+_OWN_HOSTS: Final = frozenset({
+    "localhost", "127.0.0.1", "host.docker.internal", "db", "database", "postgres", "postgresql", "mysql", "mariadb",
+    "mongo", "mongodb", "redis", "rabbitmq", "cache", "broker",
+})  # fmt: skip
+_URL_PARTS: Final = Lazy(r"://([^\s:/?#@]{1,80}):([^\s/?#@]{2,120})@([\w.-]{2,100})$")
+
+
+def urlpass(text: str, whole: str) -> bool:
+    """Whether the password of a URL is one that somebody chose, and not a word that stands for one.
+
+    At a host of one's own a user's name stands for his password in every example.
+    """
+    parts = _URL_PARTS.search(whole)
+    if parts is not None and parts.group(1) == parts.group(2) and parts.group(3).lower() in _OWN_HOSTS:
+        return False
+    return "%" not in text[:1] and not is_usual(text) and not is_placeholder(text)

@@ -6,6 +6,7 @@ expansion), `for` and `if` give the command that they start. What is not known k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from aegis.detect.facts import Effort
@@ -169,6 +170,21 @@ class _BatchReader:
                     word = word.replace(f"%~{name[1:]}", value).replace(name, value)
         return word
 
+    def _each(self, spelled: Sequence[str]) -> list[list[str]]:
+        """A command of a loop for each value of its variable, where that is only a part of a word: `HKLM\\%h`."""
+        name = next(
+            (one for one in self._loops if any(one in word and word not in self._loops for word in spelled)), ""
+        )
+        values = self._loops[name].split()[:_MOST_LOOPED] if name else []
+        if len(values) < 2:
+            return []
+        held, found = self._loops, []
+        for value in values:
+            self._loops = {**held, **{one: value for one in held if one.lstrip("%") == name.lstrip("%")}}
+            found.append([self._word(word) for word in spelled])
+        self._loops = held
+        return found
+
     # Commands
 
     def _read(self, line: str) -> None:
@@ -179,6 +195,7 @@ class _BatchReader:
         atoms = [atom for atom in line.split(_SEAM) if atom]
         at, most = 0, len(atoms)
         words: list[str] = []
+        spelled: list[str] = []  # the same as they are written
         parts: list[str] = []
         writes: list[str] = []
         reads: list[str] = []
@@ -193,6 +210,8 @@ class _BatchReader:
                 written = "".join(parts)
                 word = self._word(written)
                 parts.clear()
+                if redirects is None:
+                    spelled.append(written)
                 if redirects is None and written in self._loops:
                     words.extend(word.split()[:_MOST_LOOPED])
                 elif redirects is not None:
@@ -204,8 +223,10 @@ class _BatchReader:
         def end_command() -> None:
             end_word()
             if words or writes:
-                self._command(list(words), stage, writes, reads)
+                for each in self._each(spelled) or [list(words)]:
+                    self._command(each, stage, writes, reads)
             words.clear()
+            spelled.clear()
             writes.clear()
             reads.clear()
 

@@ -55,6 +55,7 @@ _KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
+_FOR_TESTS: Final = frozenset({"--env=testing", "--env=test", "--environment=test"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 # What only the values of options tell: the whole world let in, or an account's copy handed to another.
 _OPENED: Final = Lazy(
@@ -90,6 +91,8 @@ def service_deed(command: Command) -> str:
     if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args)
+    if name in _MIGRATIONS and words & _FOR_TESTS:
+        return ""
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)
 
 
@@ -150,7 +153,7 @@ def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
 
 
 def _by_words(name: str, words: frozenset[str]) -> str:
-    if "--dry-run" in words:
+    if words & _DRY:
         return ""
     return next((one.signal for one in _PLAIN.get(name, ()) if one.needs <= words and not one.unless & words), "")
 
