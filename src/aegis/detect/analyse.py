@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import Final
 
@@ -421,9 +421,10 @@ def deletes_by_name(tool: str) -> bool:
     return not _DELETES.isdisjoint(words_of(tool))
 
 
-def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[str, ...]:
+def analyse_files(tool: str, texts: Sequence[Text], found: Gathering, own: Set[str]) -> tuple[str, ...]:
     """Add what the files mean that a tool writes or deletes: the same as of a command that does.
 
+    `own` are those that the tool writes itself: what a program that it runs writes, an argument may name to be read.
     Returned are the pointers of files that are only written or deleted: of them nothing is read, whatever they hold.
     """
     deletes = deletes_by_name(tool)
@@ -434,7 +435,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering) -> tuple[s
         there = place_of(f"{target.value.rstrip('/')}/x") or place_of(target.value)  # a folder, or the file itself
         if there is not None:
             found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
-    unread = {written.path for written in found.written} | (set(paths) if deletes else set())
+    unread = own | set(paths) if deletes else own
     found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
     done = [analyse_words("rm", "-r", path) for path in paths] if deletes else []
     places = list(paths) if deletes else []

@@ -63,7 +63,7 @@ class Written(NamedTuple):
     replaces: str = ""
 
 
-def written_by(texts: Sequence[tuple[str, str]], opened: Mapping[str, int], hole: str) -> list[Written]:
+def writes_of(texts: Sequence[tuple[str, str]], opened: Mapping[str, int], hole: str) -> list[Written]:
     """The writes of a program by the texts that are known, each with its file, and by how often it opens each file.
 
     `hole` stands for what is not known. A file is known as a whole where it is opened once, and one text is written to

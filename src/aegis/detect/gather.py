@@ -262,8 +262,8 @@ def gather(subject: FactSubject) -> Facts:
         analyse(text, found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
-    if to_files:
-        found.written.extend(written_by(tool, texts))
+    own = written_by(tool, texts) if to_files else []
+    found.written.extend(own)
     if not limits:
         # Half of a character stands in the texts as a question mark.
         is_plain = together is not None and together.isascii() and "?" not in together
@@ -280,7 +280,7 @@ def gather(subject: FactSubject) -> Facts:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
     files = found.written or deletes_by_name(tool) or puts_by_name(tool)
-    unread = analyse_files(tool, texts, found) if files else ()
+    unread = analyse_files(tool, texts, found, {one.path for one in own}) if files else ()
     if found.written:
         read = {one.path for one in found.written if is_read_when_written(one)}
         # What will run of them was read: that a file is one of these says nothing more.

@@ -22,21 +22,6 @@ _POWERFUL_APPLICATIONS: Final = frozenset({
     "9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8", "06b708a9-e830-4db3-a914-8e69da51d44f",
     "1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9", "19dbc75e-c2e2-444c-a770-ec69d8559fc7",
 })  # fmt: skip
-_VARIABLE_NAMES: Final = ("key", "name", "variable", "variablename", "envvar")
-# Variables of the environment by which every program of a kind loads or runs something else first.
-# Beside each stand the options by which it does; none where it always does.
-_AGENTS: Final = ("-javaagent", "-agentpath", "-agentlib", "Xbootclasspath")
-_LOADING: Final[Mapping[str, tuple[str, ...]]] = {
-    "LD_PRELOAD": (), "LD_AUDIT": (), "DYLD_INSERT_LIBRARIES": (), "BASH_ENV": (), "PYTHONSTARTUP": (),
-    "GIT_EXTERNAL_DIFF": (), "PROMPT_COMMAND": (), "DOTNET_STARTUP_HOOKS": (), "PERL5OPT": ("-M", "-d"),
-    "RUBYOPT": ("-r",), "NODE_OPTIONS": ("-r", "--require", "--import", "--loader"), "JAVA_TOOL_OPTIONS": _AGENTS,
-    "_JAVA_OPTIONS": _AGENTS, "JDK_JAVA_OPTIONS": _AGENTS,
-}  # fmt: skip
-# Attributes of a directory that prove who somebody is.
-_PROOFS: Final = frozenset({
-    "userpassword", "unicodepwd", "ntpwdhistory", "lmpwdhistory", "ms-mcs-admpwd", "mslaps-password", "sambantpassword",
-    "msds-managedpassword", "krbprincipalkey", "dbcspwd",
-})  # fmt: skip
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
     "public-read-write", "public-read",
@@ -60,10 +45,6 @@ _ANSWERED: Final = (
     "replyurls", "weborigins", "allowedorigins", "allowedcallbackurls", "allowedredirecturis",
 )  # fmt: skip
 _ANY_HOST: Final = frozenset({"*", "http://*", "https://*", "http*", "*://*", "https://*/*", "http://*/*"})
-# Members that keep a name with its owner, and what gives it away.
-_LOCKS: Final = ("locked", "transferlock", "registrarlock", "domainlock", "transferlocked")
-_GIVES_AWAY: Final = ("exposeauthcode", "revealauthcode")
-_ZONES: Final = frozenset({"domain", "domains", "registrar"})
 
 
 def given_rights(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
@@ -124,32 +105,15 @@ def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     for name in _SHUTS:
         if members.get(name) in OFF and name in members:
             yield ResourceEffect("expose", "storage", "all", (name,), "", f"{name}: {members[name]}")
-    words = set(words_of(tool))
+    added = members.get("valuestoadd")
+    if added == "all" or (isinstance(added, list) and "all" in added):
+        yield ResourceEffect("expose", "backup", "all", ("all",), "", "valuesToAdd: all")
     for name in _ANSWERED:
         given = members.get(name)
         for one in given if isinstance(given, list) else [given]:
             if isinstance(one, str) and one.strip() in _ANY_HOST:
                 yield ResourceEffect("expose", "cloud-resource", "all", (one,), "", f"{name}: {one}")
-    for name, value in members.items():
-        if isinstance(value, str) and value[:6].lower() == "v=spf1" and "+all" in value.lower():
-            yield ResourceEffect("write", "name-resolution", "all", (), "", f"{name}: everybody may send as this name")
-    asked = next((members[name] for name in ("attributes", "attrs", "properties") if name in members), None)
-    for one in asked if isinstance(asked, list) else ():
-        if isinstance(one, str) and one.lower() in _PROOFS:
-            yield ResourceEffect("read", "credential", "many", (one,), "", f"attributes: {one}")
-    added = members.get("valuestoadd")
-    if added == "all" or (isinstance(added, list) and "all" in added):
-        yield ResourceEffect("expose", "backup", "all", ("all",), "", "valuesToAdd: all")
-    named = next((members[name] for name in _VARIABLE_NAMES if isinstance(members.get(name), str)), "")
-    given = str(next((members[name] for name in ("value", "values", "content") if members.get(name)), ""))
-    loads = _LOADING.get(named.upper())
-    if loads is not None and given and (not loads or any(option in given for option in loads)):
-        yield ResourceEffect("persist", "startup", "one", (named,), "", f"{named} loads code into every program")
-    lets_go = any(members.get(name) in ON for name in _GIVES_AWAY)
-    if words & _ZONES and (lets_go or any(name in members and members[name] in OFF for name in _LOCKS)):
-        yield ResourceEffect("write", "name-resolution", "one", (), "", "the lock of a name is taken away")
-    if words & _ZONES and words & CHANGES and members.get("nameservers"):
-        yield ResourceEffect("write", "name-resolution", "one", (), "", f"nameservers: {members['nameservers']}")
+    words = set(words_of(tool))
     made_public = str(members.get("visibility", "")).lower() == "public" or (
         any(name in members and members[name] in OFF for name in ("private", "isprivate"))
     )

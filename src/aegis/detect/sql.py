@@ -55,7 +55,9 @@ _CATALOGUE: Final = frozenset({
     "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
     "pg_user", "pg_authid", "all_tables", "all_users", "user_tables", "dba_users", "sys", "mysql",
 })  # fmt: skip
-_ATTACHED: Final = Lazy(r"(?i)\battach\s+(?:database\s+)?'((?:file:)?[^'\n]{1,400})'\s+as\b")  # of SQLite and DuckDB
+_ATTACHED: Final = Lazy(
+    r"(?i)\battach\s+(?:database\s+)?'(?:file:(?://)?)?([^'?\n]{1,400})[^'\n]{0,80}'\s+as\b"
+)  # of SQLite and DuckDB
 _IRREVERSIBLE_WORDS: Final = frozenset({"drop", "truncate"})
 _WRITE_WORDS: Final = frozenset(
     {"insert", "update", "delete", "create", "alter", "grant", "revoke", "replace", "merge", "exec", "execute", "call"}
@@ -152,9 +154,8 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
     for attached in _ATTACHED.finditer(text[:MAX_SQL]):
         place = place_of(attached.group(1))
         if place is not None:
-            facts.effects.append(
-                ResourceEffect("read", place.resource, "one", (attached.group(1),), "", attached.group())
-            )
+            shown = attached.group()[:_SHOWN]
+            facts.effects.append(ResourceEffect("read", place.resource, "one", (attached.group(1),), "", shown))
     kept = _PASSWORDS.search(text[:MAX_SQL])
     if kept is not None:
         facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))

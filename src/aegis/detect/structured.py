@@ -14,8 +14,8 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, is_everything, of_request, plain
-from aegis.detect.permissions import given_rights, is_highest
+from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
+from aegis.detect.permissions import CHANGES, given_rights, is_highest
 from aegis.detect.queries import mutations_of, query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
@@ -262,8 +262,67 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
         yield from _forwards(members)
     yield from _mounts(members)
     yield from given_rights(members, tool)
+    yield from _of_names(members, tool)
+    yield from _proves(members)
+    yield from _loads(members)
     yield from _database_command(members)
     yield from of_request(members, tool, deletes=_may_delete(tool))
+
+
+# Members that keep a name with its owner, and what gives it away.
+_LOCKS: Final = ("locked", "transferlock", "registrarlock", "domainlock", "transferlocked")
+_GIVES_AWAY: Final = ("exposeauthcode", "revealauthcode")
+_ZONES: Final = frozenset({"domain", "domains", "registrar"})
+
+
+def _of_names(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """Whether a name of the network is let go, answered by other servers, or may be written by everybody in letters."""
+    for name, value in members.items():
+        if isinstance(value, str) and value[:6].lower() == "v=spf1" and "+all" in value.lower():
+            yield ResourceEffect("write", "name-resolution", "all", (), "", f"{name}: everybody may send as this name")
+    words = set(words_of(tool))
+    if not words & _ZONES:
+        return
+    if any(members.get(name) in ON for name in _GIVES_AWAY) or any(members.get(name) in OFF for name in _LOCKS):
+        yield ResourceEffect("write", "name-resolution", "one", (), "", "the lock of a name is taken away")
+    if words & CHANGES and members.get("nameservers"):
+        yield ResourceEffect("write", "name-resolution", "one", (), "", f"nameservers: {members['nameservers']}")
+
+
+# Attributes of a directory that prove who somebody is.
+_PROOFS: Final = frozenset({
+    "userpassword", "unicodepwd", "ntpwdhistory", "lmpwdhistory", "ms-mcs-admpwd", "mslaps-password", "sambantpassword",
+    "msds-managedpassword", "krbprincipalkey", "dbcspwd",
+})  # fmt: skip
+
+
+def _proves(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Whether a directory is asked for what proves who somebody is."""
+    asked = next((members[name] for name in ("attributes", "attrs", "properties") if name in members), None)
+    for one in asked if isinstance(asked, list) else ():
+        if isinstance(one, str) and one.lower() in _PROOFS:
+            yield ResourceEffect("read", "credential", "many", (one,), "", f"attributes: {one}")
+
+
+_VARIABLE_NAMES: Final = ("key", "name", "variable", "variablename", "envvar")
+# Variables of the environment by which every program of a kind loads or runs something else first.
+# Beside each stand the options by which it does; none where it always does.
+_AGENTS: Final = ("-javaagent", "-agentpath", "-agentlib", "Xbootclasspath")
+_LOADING: Final[Mapping[str, tuple[str, ...]]] = {
+    "LD_PRELOAD": (), "LD_AUDIT": (), "DYLD_INSERT_LIBRARIES": (), "BASH_ENV": (), "PYTHONSTARTUP": (),
+    "GIT_EXTERNAL_DIFF": (), "PROMPT_COMMAND": (), "DOTNET_STARTUP_HOOKS": (), "PERL5OPT": ("-M", "-d"),
+    "RUBYOPT": ("-r",), "NODE_OPTIONS": ("-r", "--require", "--import", "--loader"), "JAVA_TOOL_OPTIONS": _AGENTS,
+    "_JAVA_OPTIONS": _AGENTS, "JDK_JAVA_OPTIONS": _AGENTS,
+}  # fmt: skip
+
+
+def _loads(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Whether a variable is set by which every program runs something else first."""
+    named = next((members[name] for name in _VARIABLE_NAMES if isinstance(members.get(name), str)), "")
+    options = _LOADING.get(named.upper())
+    given = str(next((members[name] for name in ("value", "values", "content") if members.get(name)), ""))
+    if options is not None and given and (not options or any(option in given for option in options)):
+        yield ResourceEffect("persist", "startup", "one", (named,), "", f"{named} loads code into every program")
 
 
 # Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).

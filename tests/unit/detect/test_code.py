@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aegis.detect.code import MAX_CODE, CodeLanguage, analyse_code, language_of, parse_code
+from aegis.detect.code import MAX_CODE, CodeFacts, CodeLanguage, analyse_code, language_of, parse_code
 from aegis.detect.facts import Effort
 from aegis.detect.shell.shell import analyse_shell
 
@@ -79,3 +79,13 @@ def test_rare_characters_do_not_end_the_process(lead: str) -> None:
         assert not analyse_shell(text).too_long
         for language in LANGUAGES:
             parse_code(text, language, Effort())
+
+
+def test_functions_in_each_other_are_followed_as_far_as_any_caller_has_room() -> None:
+    inner = "\n".join(f"def f{at}(x):\n    return f{at + 1}(x + g(x))" for at in range(60))
+    text = f"import os\ndef g(x):\n    return f0(x)\n{inner}\ndef f60(x):\n    return x\nos.remove(f0('/etc/passwd'))\n"
+
+    def called(depth: int) -> CodeFacts:
+        return called(depth - 1) if depth else analyse_code(text, "python")
+
+    assert not called(300).too_long

@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
-from aegis.detect.files import Written, written_by
+from aegis.detect.files import Written, writes_of
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
 from aegis.detect.languages.made import make, started, variable
 from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
@@ -134,7 +134,7 @@ class _Program:
             list(self._commands),
             list(self._programs),
             list(self._statements),
-            written_by(self._written, self._brought, HOLE),
+            writes_of(self._written, self._brought, HOLE),
         )
 
     def take(self, node: Node) -> None:
@@ -466,8 +466,8 @@ class _Program:
         if first == RECEIVER:
             plain, first = [] if parts.receiver is None else [parts.receiver], 0
         if entry.runs == "started":
-            for one in plain[first : first + 1]:
-                self._start(one, scope)
+            if first < len(plain):
+                self._start(plain[first], scope)
             return
         if first >= len(plain):
             told = [self._keyword(parts, (name,)) for name in entry.keywords]

@@ -199,7 +199,7 @@ _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*
 _ALL_KEYS: Final = Lazy(
     r"(?i)redis\.p?call\(\s*['\"](?:KEYS['\"]\s*,\s*['\"]\*['\"]|SCAN['\"][^)]{0,80}MATCH['\"]\s*,\s*['\"]\*['\"])"
 )
-_DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*(?:['\"](?:DEL|UNLINK)\b|string\.reverse)")
+_DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"](?:DEL|UNLINK)\b")
 
 
 def told_together(

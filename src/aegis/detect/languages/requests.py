@@ -336,20 +336,19 @@ _SHOWN: Final = 80
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
     r"^(?:(?:[bB]egin|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop|dbRemoveTable)|"
+    r"(?:(?P<deletes>[dD]elete|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$"
 )
 _BEGINNINGS: Final = (
-    "begin", "del", "delete", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
-    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "dbremove",
+    "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
+    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
 # A call that lists what a service has.
 _LISTED: Final = Lazy(
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
     r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
-    r"\bdbListTables\(|"
     r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
     r"repositories|repos|zones|domains|vaults|tables)(?:\(\))?(?:\.(?:all|each)\b(?:\(\))?)?$"
 )
@@ -383,7 +382,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     kind = _ENDED.search(parts.name)
     name = names[0] if names else ""
     if (
-        (parts.receiver is None and parts.name != "dbRemoveTable")
+        parts.receiver is None
         or (kind is None and _UNDONE.search(name) is None)
         or _SMALL_THINGS.search(name) is not None
     ):

@@ -96,15 +96,10 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 # kilobytes of broken text, without a step that shows it.
 _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
+_TRY: Final = Lazy(r"\btry\s*\(([^{}]{1,800}?)\)\s*\{")
 _JAVA: Final = (
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
-    (Lazy(r"\btry\s*\(([^;{]{1,200});?\s*\)\s*\{"), r"using (\1) {"),
-    (Lazy(r"\btry\s*\(([^;{]{1,200});([^;{]{1,300});?\s*\)\s*\{"), r"using (\1) using (\2) {"),
-    (
-        Lazy(r"\btry\s*\(([^;{]{1,200});([^;{]{1,200});([^;{]{1,200});?\s*\)\s*\{"),
-        r"using (\1) using (\2) using (\3) {",
-    ),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
@@ -216,6 +211,12 @@ def _told_shell(match: Any) -> str:
     return f"get_ipython().system({json.dumps(match.group(1))})"
 
 
+def _closed(match: Any) -> str:
+    """The head of a `try` of Java as C# writes it: each resource is used, and closed behind the block."""
+    resources = (one.strip() for one in match.group(1).split(";"))
+    return "".join(f"using ({one}) " for one in resources if one) + "{"
+
+
 def spelled(text: str, language: CodeLanguage) -> str:
     """The text as the grammar of its language reads it."""
     if language == "php" and "<?" not in text:
@@ -226,6 +227,7 @@ def spelled(text: str, language: CodeLanguage) -> str:
     if language == "csharp":
         return text.replace("?.", ".")  # what is done where there is something to do it to
     if language == "java":
+        text = _TRY.sub(_closed, text)
         for pattern, other in _JAVA:
             text = pattern.sub(other, text)
     return text

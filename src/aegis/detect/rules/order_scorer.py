@@ -102,15 +102,13 @@ class OrderScorer:
         alone = [self._alone(part.words) for part in parts]
         read = nlargest(_READ, range(len(parts)), key=alone.__getitem__)
         by_words = {at: self._by_words(alone[at], parts[at].words) for at in read}
-        said: dict[int, list[str]] = {-1: [], len(parts): []}
+        said: dict[int, list[str]] = {}
         best: Suspect | None = None
         for at in nlargest(_SUSPECTED, read, key=by_words.__getitem__):
             if by_words[at] + self.weights.most < needed:
                 break
-            for near in (at - 1, at, at + 1):
-                if near not in said:
-                    said[near] = kinds_in(text[parts[near].start : parts[near].end])
-            beyond = by_words[at] + self._by_kinds(said[at], said[at - 1], said[at + 1]) - needed
+            own, before, after = _said_around(text, parts, at, said)
+            beyond = by_words[at] + self._by_kinds(own, before, after) - needed
             if best is None or beyond > best.beyond:
                 best = Suspect(parts[at].start, parts[at].end, beyond)
         return best
@@ -118,17 +116,13 @@ class OrderScorer:
     def may_hold(self, text: str) -> bool:
         """Whether a text that may be one of the lines of `text` can hold an order: never false where one does."""
         parts = sentences(text)
-        said: dict[int, list[str]] = {-1: [], len(parts): []}
+        said: dict[int, list[str]] = {}
         for at, part in enumerate(parts):
             score = self._by_words(self._alone(part.words), part.words)
             if score + self.weights.most < self.weights.least:
                 continue
-            for near in (at - 1, at, at + 1):
-                if near not in said:
-                    said[near] = kinds_in(text[parts[near].start : parts[near].end])
-            best = max(
-                self._by_kinds(said[at], before, after) for before in ([], said[at - 1]) for after in ([], said[at + 1])
-            )
+            own, before, after = _said_around(text, parts, at, said)
+            best = max(self._by_kinds(own, one, other) for one in ([], before) for other in ([], after))
             if score + best >= self.weights.least:
                 return True
         return False
@@ -148,6 +142,17 @@ class OrderScorer:
         found = sum(weights.says.get(kind, 0) for kind in own)
         found += sum(weights.before.get(kind, 0) for kind in before)
         return (found + sum(weights.after.get(kind, 0) for kind in after)) / 100
+
+
+def _said_around(
+    text: str, parts: Sequence[Sentence], at: int, said: dict[int, list[str]]
+) -> tuple[list[str], list[str], list[str]]:
+    """What a sentence, the one before it and the one behind it say; `said` is what is known already."""
+    for near in (at, at - 1, at + 1):
+        if near not in said:
+            inside = 0 <= near < len(parts)
+            said[near] = kinds_in(text[parts[near].start : parts[near].end]) if inside else []
+    return said[at], said[at - 1], said[at + 1]
 
 
 def find_likely(data: bytes) -> Span | None:

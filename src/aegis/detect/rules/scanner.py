@@ -327,14 +327,18 @@ class Scanner:
         settled: Collection[Outcome],
     ) -> Iterator[int]:
         applies = [self._applies[surface] for surface in surfaces]
+        told: dict[str, bool] = {}  # by check: whether it can find anything in these texts
         for index in dict.fromkeys(index for index, _ in found):
             if applies and not any(one[index] for one in applies):
                 continue
             rule = self._owners[index]
             if settled and rule.category in DATA and rule.outcome in settled:
                 continue
-            if rule.check in TOGETHER and not TOGETHER[rule.check](data):
-                continue
+            if rule.check in TOGETHER:
+                if rule.check not in told:
+                    told[rule.check] = TOGETHER[rule.check](data)
+                if not told[rule.check]:
+                    continue
             if rule.check or rule.entropy or self._in_lines(index).search(data) is not None:
                 yield index
 

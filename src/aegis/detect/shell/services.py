@@ -55,16 +55,17 @@ _KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
 _DRY: Final = frozenset(
     {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
 )
-_FOR_TESTS: Final = frozenset({"--env=testing", "--env=test", "--environment=test"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 # What only the values of options tell: the whole world let in, or an account's copy handed to another.
 _OPENED: Final = Lazy(
     r"(?is)\b(?:create-volume-permission|launch-permission)\s+['\"]?Add=|\boperation-type\s+add\b|"
     r"\bBlockPublic(?:Acls|Policy)=false|\bRestrictPublicBuckets=false|\ballUsers\b|\ballAuthenticatedUsers\b|"
-    r"['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)|--publicly-accessible\b|"
+    r"--publicly-accessible\b|"
     r"(?:authorize-security-group-ingress|firewall-rules\s+(?:create|update)|nsg\s+rule\s+create)\b.{0,400}"
     r"(?:0\.0\.0\.0/0|::/0|prefix(?:es)?\s+['\"]?\*)"
 )
+# Everybody in a policy, and that all that it says is who is refused.
+_EVERYBODY: Final = Lazy(r"(?i)['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)")
 _REFUSES: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Deny")
 _ALLOWS: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Allow")
 _WEB_ALONE: Final = Lazy(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
@@ -91,8 +92,6 @@ def service_deed(command: Command) -> str:
     if name not in _KNOWN:
         return ""
     words = frozenset(word.lower() for word in command.args)
-    if name in _MIGRATIONS and words & _FOR_TESTS:
-        return ""
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)
 
 
@@ -146,10 +145,16 @@ def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
         return "shell.privilege" if {"run", "label", "debug"} & words and _HOST_POD.search(command.text) else ""
     if name == "aws" and _UNWATCHED.search(command.text):
         return "shell.weakens"
-    refuses = _REFUSES.search(command.text) is not None and _ALLOWS.search(command.text) is None
-    if name in _CLOUDS and _OPENED.search(command.text) and not (refuses or _WEB_ALONE.search(command.text)):
+    if name in _CLOUDS and _lets_everybody(command.text) and not _WEB_ALONE.search(command.text):
         return "shell.grants"
     return ""
+
+
+def _lets_everybody(text: str) -> bool:
+    """Whether what a command is given lets everybody in; a policy that only refuses him does not."""
+    if _OPENED.search(text) is not None:
+        return True
+    return _EVERYBODY.search(text) is not None and (_ALLOWS.search(text) is not None or _REFUSES.search(text) is None)
 
 
 def _by_words(name: str, words: frozenset[str]) -> str:

@@ -36,6 +36,7 @@ _ANYWHERE: Final = Lazy(r"<pending:[^<>\n]{1,200}>")
 _TEMPLATE: Final = Lazy(rf"\{{\{{\s*{_NAME}\s*\}}\}}|\$\{{{_NAME}\}}")
 _FORMAT: Final = Lazy(rf"(?:^|[^{{}}$\\\w#]){{{_NAME}}}(?:[^}}]|$)")
 _IN_BRACES: Final = Lazy(rf"{{{_NAME}}}")
+_OWN_PATH: Final = Lazy(r"^(?:https?://[^/{}\s]{1,253})?/")  # of a host that is written out, if of any
 _NAMED_IN_BRACES: Final = Lazy(r"\{([^{}]{1,100})\}")
 _PROSE_BLANKS: Final = 5  # between words of a sentence
 # Arguments whose text is content: braces belong to it.
@@ -92,7 +93,7 @@ def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] 
 
 def _is_filled(value: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a path names only what the call gives beside it: `/users/{id}` with `{"path_params": {"id": 7}}`."""
-    if not value.startswith(("/", "http://", "https://")) or "$" in value or "{{" in value or "<" in value:
+    if _OWN_PATH.match(value) is None or "$" in value or "{{" in value or "<" in value:
         return False
     given = [inner for inner in arguments.values() if isinstance(inner, dict)]
     names = [match.group(1) for match in _NAMED_IN_BRACES.finditer(value)]

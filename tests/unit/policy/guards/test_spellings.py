@@ -173,6 +173,7 @@ def test_a_pending_reference_in_a_text_stays_one() -> None:
     [
         ({"path": "/users/{id}", "path_params": {"id": 7}}, ()),
         ({"url": "https://api.example/users/{id}/{tab}", "params": {"id": 7, "tab": "x"}}, ()),
+        ({"url": "https://{host}/users/{id}", "params": {"id": 7, "host": "x.example"}}, ("/url",)),
         ({"path": "/users/{id}"}, ("/path",)),
         ({"path": "/users/{id}", "path_params": {"name": 7}}, ("/path",)),
         ({"path": "/users/{id}", "path_params": {"id": "{other}"}}, ("/path", "/path_params/id")),
