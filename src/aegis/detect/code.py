@@ -21,6 +21,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
+from aegis.detect.languages.followed import HOLE
 from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals, told_together
 from aegis.detect.languages.names import add_aliases
 from aegis.detect.languages.plain import captured
@@ -33,7 +34,6 @@ from aegis.detect.languages.syntax import (
     spelled,
     text_of,
 )
-from aegis.detect.languages.values import HOLE
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.doors import take_doors

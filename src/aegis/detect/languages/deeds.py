@@ -11,9 +11,10 @@ from tree_sitter import Node
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.files import Written, writes_of
-from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, Makes, calls_of
-from aegis.detect.languages.made import make, started, variable
-from aegis.detect.languages.names import ProgramNames, called_name, parameters, rest_of, result_of
+from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
+from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
+from aegis.detect.languages.made import KEYWORDS, CallResults, started
+from aegis.detect.languages.names import ProgramNames, called_name
 from aegis.detect.languages.requests import (
     FETCHES,
     SPEAKS_OF_CLOUD,
@@ -23,7 +24,6 @@ from aegis.detect.languages.requests import (
     ends_of,
     ends_something,
     handed_names,
-    is_broad_test,
     is_conditional,
     is_empty,
     is_grave,
@@ -43,21 +43,22 @@ from aegis.detect.languages.syntax import (
     root_of,
     text_of,
 )
-from aegis.detect.languages.values import HOLE, UNKNOWN, FollowedValue, NameScope
+from aegis.detect.languages.values import NameScope
 from aegis.detect.paths import is_secret_file
 from aegis.detect.resources import host_place, is_any_secret, opens_to_all, place_of
 from aegis.detect.shell.tamper import tampering_write
-from aegis.detect.shell.uses import HIVES, is_key, written_value
+from aegis.detect.shell.uses import is_key, written_value
 
+_CALLS_ITSELF: Final = frozenset({"call", "apply"})
+_SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, to what they are called on
+_ENTERS: Final = frozenset({"chdir", "setcurrentdirectory"})
 _HANDED: Final = frozenset({
+    "call",
     "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
     "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered", "to_thread",
     "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk", "for_each",
     "do.call", "filter",
 })  # fmt: skip
-_SPREAD: Final = frozenset(
-    {"splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking"}
-)
 MOST_CALLS: Final = 2_000  # of one text that are looked at
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
@@ -68,9 +69,7 @@ _PUTS: Final = frozenset(
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
 _STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
 _GIVEN: Final = ("arguments", "Arguments")
-_KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
-_JOINS_PLAINLY: Final = frozenset({"go", "ruby", "java"})  # that put paths behind each other, whatever they begin with
 
 
 class ProgramDeeds(NamedTuple):
@@ -90,9 +89,13 @@ class ProgramDeeds(NamedTuple):
 def deeds_of(nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]) -> ProgramDeeds:
     """The deeds of a text by what its grammar captured."""
     program = _Program(nodes, language, aliases)
-    for node in list(nodes.get("call", ()))[:MOST_CALLS]:
+    for node in sorted(list(nodes.get("call", ()))[:MOST_CALLS], key=_begins):
         program.take(node)
     return program.deeds()
+
+
+def _begins(node: Node) -> int:
+    return node.start_byte
 
 
 class _Program:
@@ -111,6 +114,7 @@ class _Program:
         self._written: list[tuple[str, str]] = []  # ... and the texts that are known
         self._puts: list[Node] = []  # calls that write to what was opened
         self._asked = 0
+        self._folder = ""  # that the program has gone to
         for name, module in list(self._names.loaded()):
             for text in self.scope().value(module).known[:1]:
                 self._names.aliases.setdefault(name, text.removeprefix("node:"))
@@ -147,6 +151,9 @@ class _Program:
         last = called_name(node).lower()
         if last in _HANDED:
             self._hand(called(node), node)
+        if last in _ENTERS:
+            for one in arguments_of(node)[:1]:
+                self._folder = next(iter(self.scope().value(one).known), "")
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
@@ -191,7 +198,18 @@ class _Program:
 
     def _hand(self, parts: Called, node: Node) -> None:
         """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
-        plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
+        plain = [one for one in parts.arguments if one.type not in KEYWORDS]
+        if parts.name in _CALLS_ITSELF and parts.receiver is not None:  # `fs.rmSync.call(null, path)`
+            rest = plain if self._language == "ruby" else plain[1:]
+            if parts.name == "apply":
+                rest = [inner for one in rest for inner in one.named_children]
+            self._hand_on(handed_names(parts.receiver, self.scope, self._names.aliases), rest, parts, node)
+        if parts.name == "apply" and len(plain) == 3:  # `Reflect.apply(function, owner, [path])`
+            plain = [plain[0], *plain[2].named_children]
+        if parts.name in _SENDS and plain:
+            owner = "" if parts.receiver is None else f"{canonical(text_of(parts.receiver))}."
+            names = [f"{owner}{name}" for name in self.scope().value(plain[0]).known]
+            self._hand_on(names, [*plain[1:], *(one for one in parts.arguments if one.type in KEYWORDS)], parts, node)
         named, listed = self._keyword(parts, _FUNCTIONS_BY_NAME), self._keyword(parts, ("args",))
         for at, function in enumerate(plain[:2] if named is None else [named]):
             if function.end_byte - function.start_byte >= _SHOWN:
@@ -234,69 +252,8 @@ class _Program:
     def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
-            self._scope = NameScope(self._names.bounds(), self._made)
+            self._scope = NameScope(self._names.bounds(), CallResults(self._names, self._known, self._language))
         return self._scope
-
-    # What calls make
-
-    def _made(self, parts: Called, scope: NameScope) -> FollowedValue | None:
-        for name in self._names.full(parts):
-            place = self._known.places.get(name)
-            if place is not None:
-                return FollowedValue((place,))
-            makes = self._known.makes.get(name)
-            if makes is not None:
-                return self._make(makes, parts, scope, method=name.startswith("."))
-        if not parts.arguments and parts.name.lower() in HIVES:
-            return FollowedValue((parts.name,))
-        owner = "" if parts.receiver is None or parts.arguments else canonical(text_of(parts.receiver)).lower()
-        if owner and self._known.makes.get(owner) == "environment":  # `process.env.HOME`
-            return variable((parts.name,), ())
-        own = self._names.own(parts)
-        result = None if own is None else result_of(own)
-        if own is not None and result is not None:
-            values = tuple(map(scope.value, parts.arguments))
-            given = {**dict(zip(parameters(own), values, strict=False)), rest_of(own): FollowedValue((), values)}
-            return scope.value_with(given, result, 6)
-        return self._of_each(parts, scope)
-
-    def _of_each(self, parts: Called, scope: NameScope) -> FollowedValue | None:
-        """What is made of each item of a list: `list.map(c => ...)`, `map(chr, list)`."""
-        if parts.name not in ("map", "collect", "filter", "do.call") or not parts.arguments:
-            return None
-        function, listed = parts.arguments[0], parts.receiver
-        if listed is None:
-            listed = parts.arguments[-1] if len(parts.arguments) == 2 else None
-        if listed is None:
-            return None
-        if parts.name == "do.call":  # of R, whose arguments are a list
-            called_so = self._known.makes.get(text_of(function).strip("'\"").lower())
-            every = scope.value(listed).items
-            return None if called_so is None else make(called_so, every, plainly=False, method=False)
-        if parts.name == "filter":
-            return scope.value(listed) if is_broad_test(function) else None
-        own = self._names.functions.get(text_of(function), function)
-        body, named = result_of(own), parameters(own)
-        if body is not None and named:
-            return scope.each(scope.value(listed), named[0], body)
-        name = text_of(function).lower()
-        makes = self._known.makes.get(name) or self._known.makes.get(f".{name.removeprefix('&:')}")
-        items = scope.value(listed).items
-        if makes is None or not items:
-            return None
-        return FollowedValue((), tuple(make(makes, [item], plainly=False, method=False) for item in items))
-
-    def _make(self, makes: Makes, parts: Called, scope: NameScope, *, method: bool) -> FollowedValue:
-        given: list[FollowedValue] = []
-        for argument in parts.arguments:
-            if argument.type not in _KEYWORDS:
-                value = scope.value(argument)
-                given += value.items if argument.type in _SPREAD and value.items else (value,)
-        every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
-        if makes == "environment":
-            return variable((parts.name,) if not parts.arguments else every[0].known, given[1:2])
-        plainly = self._language in _JOINS_PLAINLY or self._names.full(parts)[0].endswith("path.join")
-        return make(makes, every, plainly=plainly and self._language != "python", method=method)
 
     # What calls do
 
@@ -381,7 +338,7 @@ class _Program:
         if entry.flags is not None and len(parts.arguments) > entry.flags:
             return "write" if _WRITES.search(text_of(parts.arguments[entry.flags])) else entry.does
         if entry.mode is not None:
-            given = [one for one in parts.arguments if one.type not in _KEYWORDS]
+            given = [one for one in parts.arguments if one.type not in KEYWORDS]
             node = given[entry.mode] if len(given) > entry.mode else self._keyword(parts, ("mode",))
             modes = () if node is None else scope.value(node).known
             if any(not set("wax+>c").isdisjoint(mode) for mode in modes):
@@ -392,7 +349,7 @@ class _Program:
         scope = self.scope()
         if place == RECEIVER:
             return UNKNOWN if parts.receiver is None else scope.value(parts.receiver)
-        plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
+        plain = [one for one in parts.arguments if one.type not in KEYWORDS]
         if place < len(plain):
             return scope.value(plain[place])
         named = self._keyword(parts, entry.keywords)
@@ -401,7 +358,7 @@ class _Program:
     def _keyword(self, parts: Called, names: Sequence[str]) -> Node | None:
         for one in parts.arguments:
             if (
-                one.type in _KEYWORDS
+                one.type in KEYWORDS
                 and one.named_child_count > 1
                 and text_of(one.named_children[0]).strip(":") in names
             ):
@@ -410,6 +367,8 @@ class _Program:
 
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
         path = path.removeprefix("file://")
+        if self._folder and path[:1] not in "/~\\" and path[1:2] != ":":
+            path = f"{self._folder.rstrip('/')}/{path}"
         if verb == "hide":  # what is opened to be written anew is emptied first
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
@@ -453,6 +412,15 @@ class _Program:
     def _start(self, owner: Node, scope: NameScope) -> None:
         """Take a program that the members of a value name, and its arguments: `task.launchPath`, `info.FileName`."""
         name = text_of(owner)
+        made = scope.value(owner)
+        for program in (made.member("FileName"), *made.items[:1], made) if made.members or made.known else ():
+            if program.known:
+                listed = FollowedValue(
+                    (), (*made.member("ArgumentList").items, *scope.named(f"{name}.ArgumentList").items)
+                )
+                for line in started("split", [program], listed if listed.items else made.member("Arguments")):
+                    self._command(line)
+                break
         for prefix in (name, f"{name}.StartInfo"):
             told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
             given = [scope.value(one.value) for member in _GIVEN for one in scope.bounds_of(f"{prefix}.{member}")]
@@ -461,7 +429,7 @@ class _Program:
                     self._command(line)
 
     def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
-        plain = [one for one in parts.arguments if one.type not in _KEYWORDS]
+        plain = [one for one in parts.arguments if one.type not in KEYWORDS]
         first = entry.of[0]
         if first == RECEIVER:
             plain, first = [] if parts.receiver is None else [parts.receiver], 0

@@ -14,7 +14,7 @@ import re2
 
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.values import HOLE
+from aegis.detect.languages.followed import HOLE
 from aegis.detect.quick import one_of
 from aegis.detect.resources import builtin_resources, host_place
 from aegis.detect.shell.uses import is_broad, service_resource

@@ -1,17 +1,23 @@
-"""What calls of libraries make of their arguments, by what kind of making it is; pure, and known from `data/calls`."""
+"""What calls make of their arguments: those of libraries by what is known of them in `data/calls`, those of the
+program's own functions by what these give back.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import codecs
+import json
 import shlex
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Final
 
-from aegis.detect.languages.calls import Makes
-from aegis.detect.languages.values import (
+from tree_sitter import Node
+
+from aegis.detect.languages.bindings import parameters, rest_of, results_of
+from aegis.detect.languages.calls import KnownCalls, Makes
+from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
     MAX_CHARS,
@@ -24,7 +30,13 @@ from aegis.detect.languages.values import (
     join_paths,
     sliced,
     texts_of,
+    union,
 )
+from aegis.detect.languages.names import ProgramNames
+from aegis.detect.languages.requests import is_broad_test
+from aegis.detect.languages.syntax import Called, CodeLanguage, canonical, text_of
+from aegis.detect.languages.values import NameScope
+from aegis.detect.shell.uses import HIVES
 
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "home": "~", "userprofile": "~", "homepath": "~", "appdata": "~/AppData/Roaming", "localappdata": "~/AppData/Local",
@@ -42,8 +54,15 @@ def variable(names: Sequence[str], default: Sequence[FollowedValue]) -> Followed
     return FollowedValue(tuple(found)) if found else default[0] if default else UNKNOWN
 
 
-def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method: bool) -> FollowedValue:
-    """The value of a call; `every` are its arguments, what a method is called on before them.
+def make(
+    makes: Makes,
+    every: Sequence[FollowedValue],
+    *,
+    plainly: bool = False,
+    method: bool = False,
+    named: FollowedValue | None = None,
+) -> FollowedValue:
+    """The value of a call; `every` are its arguments, what a method is called on before them, `named` those with names.
 
     `plainly` says that paths are put behind each other even where one of them is absolute.
     """
@@ -87,9 +106,21 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
             (), tuple(FollowedValue((path,)) for path in _ancestors(first.known[0])) if first.known else ()
         )
     if makes == "format":
-        return filled(first, every[1:] or [UNKNOWN])
-    if makes == "replace" and len(every) == 3:
-        if not method:  # what is looked for comes first
+        listed = every[1].items if len(every) == 2 and every[1].items else every[1:]
+        return filled(first, listed or [UNKNOWN], named if named is not None and named.members else every[-1])
+    if makes in _LISTS_MADE:
+        return FollowedValue((), tuple(islice(_listed(makes, every), MAX_ITEMS)))
+    if makes == "members":
+        told = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
+        members = [member for one in every for member in one.members] + [(one[0].texts[0], one[1]) for one in told]
+        return FollowedValue((HOLE,), (), (*members, *(() if named is None else named.members))[:MAX_ITEMS])
+    if makes == "alternating":
+        pairs = zip(every[::2], every[1::2], strict=False)
+        return FollowedValue((HOLE,), (), tuple((key.texts[0], value) for key, value in pairs if key.texts))
+    if makes == "json":
+        return _read_json(first)
+    if makes in ("replace", "replace-in") and len(every) == 3:
+        if not method and makes == "replace":  # what is looked for comes first
             every = (every[2], every[0], every[1])
             first = every[0]
         new = every[2].texts[:1]
@@ -97,6 +128,9 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
         return FollowedValue(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
     if makes == "concat":
         return _concatenated(every, method=method)
+    if makes == "split-by" and len(every) > 1:  # the sign comes first; of Perl as a pattern
+        first, every = every[1], (every[1], every[0])
+        makes = "split"
     if makes == "split":
         sign = every[1].texts[0] if len(every) > 1 and every[1].texts else None
         words = (word for text in first.known[:1] for word in (text if sign == "" else text.split(sign)))
@@ -130,6 +164,41 @@ def make(makes: Makes, every: Sequence[FollowedValue], *, plainly: bool, method:
     return first if makes == "codec" else UNKNOWN
 
 
+_LISTS_MADE: Final[frozenset[Makes]] = frozenset({"numbered", "zipped", "entries", "keys", "crossed"})
+
+
+def _listed(makes: Makes, every: Sequence[FollowedValue]) -> Sequence[FollowedValue]:
+    """The list that a call makes of others: items with their places, items side by side, members with their names."""
+    first = every[0] if every else UNKNOWN
+    if makes == "numbered":
+        return [FollowedValue((), (FollowedValue((str(at),)), item)) for at, item in enumerate(first.items)]
+    if makes == "keys":
+        return [FollowedValue((key,)) for key, _ in first.members]
+    if makes == "entries":
+        return [FollowedValue((), (FollowedValue((key,)), value)) for key, value in first.members]
+    if makes == "zipped":
+        return [FollowedValue((), items) for items in zip(*[one.items for one in every], strict=False)]
+    return [FollowedValue((), items) for items in islice(product(*[one.items[:MAX_TEXTS] for one in every]), MAX_ITEMS)]
+
+
+def _read_json(value: FollowedValue) -> FollowedValue:
+    """What a constant text of JSON holds."""
+    try:
+        return _held(json.loads(value.known[0]), 0) if len(value.known) == 1 else value
+    except (ValueError, RecursionError):
+        return value
+
+
+def _held(value: object, depth: int) -> FollowedValue:
+    if isinstance(value, dict) and depth < _DEEPEST:
+        members = islice(value.items(), MAX_ITEMS)
+        return FollowedValue((HOLE,), (), tuple((str(key), _held(one, depth + 1)) for key, one in members))
+    if isinstance(value, list) and depth < _DEEPEST:
+        return FollowedValue((), tuple(_held(one, depth + 1) for one in value[:MAX_ITEMS]))
+    return FollowedValue((str(value)[:MAX_CHARS],))
+
+
+_DEEPEST: Final = 6  # objects in each other that are read
 _CODECS: Final[Mapping[str, Makes]] = {
     "rot13": "rot13", "rot_13": "rot13", "hex": "hex", "base64": "base64", "base64codec": "base64", "hexcodec": "hex",
     "utf8": "same",
@@ -226,3 +295,160 @@ def started(runs: str | None, words: Sequence[FollowedValue], given: FollowedVal
         return command_lines(every) if len(every) > 1 else list(every[0].known)
     listed = command_lines(value.items) if value.items else []
     return [*value.known, *listed] if runs == "command" else listed or list(value.known)
+
+
+KEYWORDS: Final = frozenset({"keyword_argument", "named_argument", "pair", "argument", "assignment_expression"})
+_SPREAD: Final = frozenset({
+    "splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking", "dictionary_splat",
+    "hash_splat_argument",
+})  # fmt: skip
+_NAMED: Final = frozenset({"keyword_argument", "pair", "dictionary_splat", "hash_splat_argument"})
+# Languages that put paths behind each other, whatever they begin with.
+_JOINS_PLAINLY: Final[frozenset[CodeLanguage]] = frozenset({"go", "ruby", "java", "perl"})
+_CALLS_BARE: Final[frozenset[CodeLanguage]] = frozenset({"ruby"})  # where a name alone may call
+_DEEP: Final = 6  # how deep what a function of the program gives back counts as
+_EACH_OF: Final = frozenset({"map", "collect", "filter", "do.call", "select", "Select", "flat_map", "flatMap"})
+_FOLDS: Final = frozenset({"reduce", "inject", "fold", "functools.reduce", "array_reduce", "Reduce", "Aggregate"})
+
+
+class CallResults:
+    """What the calls of one text make."""
+
+    def __init__(self, names: ProgramNames, known: KnownCalls, language: CodeLanguage):
+        self._names = names
+        self._known = known
+        self._language = language
+
+    def __call__(self, parts: Called, scope: NameScope) -> FollowedValue | None:
+        """The value of a call; `None` where nothing is known of it."""
+        calls = self._language in _CALLS_BARE and parts.name in self._names.functions
+        if parts.is_name and not calls and not parts.name.isupper():
+            return None
+        if parts.name == "shift" and self._language == "perl" and not parts.arguments:
+            return union(scope.named("@_").items)
+        own = self._names.own(parts)
+        if own is not None:
+            result = self._given_back(own, parts, scope)
+            if result is not None:
+                return result
+        for name in self._names.full(parts):
+            place = self._known.places.get(name)
+            if place is not None:
+                return FollowedValue((place,))
+            makes = self._known.makes.get(name)
+            if makes is not None:
+                return self._make(makes, parts, scope, method=name.startswith("."))
+        if not parts.arguments and parts.name.lower() in HIVES:
+            return FollowedValue((parts.name,))
+        owner = "" if parts.receiver is None or parts.arguments else canonical(text_of(parts.receiver)).lower()
+        if owner and self._known.makes.get(owner) == "environment":  # `process.env.HOME`
+            return variable((parts.name,), ())
+        created = self._names.created(parts)
+        if created is not None:
+            return self._created(created, parts, scope)
+        if self._names.fields and parts.receiver is not None and not parts.arguments:  # `config.root()` of a record
+            held = scope.value(parts.receiver)
+            if held.members:
+                return held.member(parts.name)
+        return self._of_each(parts, scope)
+
+    def _given_back(self, own: Node, parts: Called, scope: NameScope) -> FollowedValue | None:
+        """What a function of the program gives back: one of its results, or a list of what it yields."""
+        results = results_of(own)
+        if not results.nodes:
+            return None
+        values = tuple(map(scope.value, parts.arguments))
+        given = {**dict(zip(parameters(own), values, strict=False)), rest_of(own): FollowedValue((), values)}
+        found = [scope.value_with(given, node, _DEEP) for node in results.nodes]
+        return FollowedValue((), tuple(found)) if results.yields else union(found) if len(found) > 1 else found[0]
+
+    def _created(self, name: str, parts: Called, scope: NameScope) -> FollowedValue:
+        """An object of a class of the program: its members as the class says, else as the call gives them."""
+        fields = self._names.fields.get(name, ())
+        members = {field: scope.named(f"{name}.{field}") for field in fields}
+        plain = [one for one in parts.arguments if one.type not in KEYWORDS]
+        if name not in self._names.functions:  # without a function that makes it, fields are given in their order
+            members.update((field, scope.value(one)) for field, one in zip(fields, plain, strict=False))
+            members.update(self._named(parts, scope).members)
+        return FollowedValue((HOLE,), (), tuple(members.items())[:MAX_ITEMS])
+
+    def _of_each(self, parts: Called, scope: NameScope) -> FollowedValue | None:
+        """What is made of each item of a list: `list.map(c => ...)`, `map(chr, list)`; or of all."""
+        if parts.name not in _EACH_OF and parts.name not in _FOLDS:
+            return None
+        functions = [*parts.arguments[:2], *([] if parts.block is None else [parts.block])]
+        if not functions:
+            return None
+        if parts.name in _FOLDS:
+            return self._folded(parts, functions, scope)
+        function, listed = functions[0], parts.receiver
+        if listed is None or len(parts.arguments) == 2:
+            listed = parts.arguments[-1] if len(parts.arguments) == 2 else None
+        if listed is None:
+            return None
+        if parts.name == "do.call":  # of R, whose arguments are a list
+            called_so = self._known.makes.get(text_of(function).strip("'\"").lower())
+            every = scope.value(listed).items
+            return None if called_so is None else make(called_so, every)
+        if parts.name in ("filter", "select") and parts.name != "Select":
+            return scope.value(listed) if is_broad_test(function) else None
+        own = self._names.functions.get(text_of(function), function)
+        results, named = results_of(own), parameters(own)
+        if len(results.nodes) == 1 and named:
+            return scope.each(scope.value(listed), named[0], results.nodes[0])
+        name = text_of(function).lower()
+        makes = self._known.makes.get(name) or self._known.makes.get(f".{name.removeprefix('&:')}")
+        items = scope.value(listed).items
+        if makes is None or not items:
+            return None
+        return FollowedValue((), tuple(make(makes, [item]) for item in items))
+
+    def _folded(self, parts: Called, functions: Sequence[Node], scope: NameScope) -> FollowedValue | None:
+        """What becomes of a list whose items are put together one after another."""
+        function = next((one for one in functions if parameters(one)), None)
+        others = [
+            scope.value(one) for one in (parts.receiver, *parts.arguments) if one is not None and one is not function
+        ]
+        listed = next((one for one in others if one.items), None)
+        if listed is None:
+            return None
+        if function is None:  # `reduce(operator.add, list)`: whatever it is, texts are put behind each other
+            return make("concat", [FollowedValue(("",)), listed])
+        named, results = parameters(function), results_of(function)
+        if len(named) != 2 or len(results.nodes) != 1:
+            return None
+        begins = next((one for one in others if one.texts and not one.items and one.texts != (HOLE,)), None)
+        items = listed.items if begins is not None else listed.items[1:]
+        held = begins or listed.items[0]
+        for item in items[:MAX_TEXTS]:
+            held = scope.value_with({named[0]: held, named[1]: item}, results.nodes[0], _DEEP)
+        return held
+
+    def _make(self, makes: Makes, parts: Called, scope: NameScope, *, method: bool) -> FollowedValue:
+        given: list[FollowedValue] = []
+        for argument in parts.arguments:
+            if argument.type not in KEYWORDS:
+                value = scope.value(argument)
+                spread = argument.type in _SPREAD or (argument.type == "array" and self._language == "perl")
+                given += value.items if spread and value.items else (value,)
+        every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
+        if makes == "environment":
+            return variable((parts.name,) if not parts.arguments else every[0].known, given[1:2])
+        if makes == "member" and parts.receiver is not None and given and given[0].known:  # `map.put("key", value)`
+            put = f"{canonical(text_of(parts.receiver))}[{given[0].known[0]}]"
+            if scope.bounds_of(put):
+                return scope.named(put)
+        plainly = self._language in _JOINS_PLAINLY or self._names.full(parts)[0].endswith("path.join")
+        return make(
+            makes, every, plainly=plainly and self._language != "python", method=method, named=self._named(parts, scope)
+        )
+
+    def _named(self, parts: Called, scope: NameScope) -> FollowedValue:
+        """The arguments of a call that have names, as members of an object."""
+        members: list[tuple[str, FollowedValue]] = []
+        for one in parts.arguments:
+            if one.type in _NAMED and "splat" in one.type and one.named_child_count:
+                members += scope.value(one.named_children[0]).members
+            elif one.type in _NAMED and one.named_child_count > 1:
+                members.append((text_of(one.named_children[0]).strip(":'\""), scope.value(one.named_children[-1])))
+        return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))

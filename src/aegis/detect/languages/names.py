@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.syntax import (
+from aegis.detect.languages.bindings import (
+    LAMBDAS,
     BoundName,
+    bound,
+    defaults,
+    name_of,
+    parameters,
+    parts_of,
+    patterns,
+    rest_of,
+)
+from aegis.detect.languages.syntax import (
     Called,
     CodeLanguage,
     arguments_of,
-    bound,
     called,
     canonical,
     text_of,
@@ -24,15 +33,6 @@ _REQUIRED: Final = Lazy(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
 )
 _PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
-_PARAMETER: Final = frozenset({
-    "identifier", "default_parameter", "typed_parameter", "typed_default_parameter", "simple_parameter",
-    "formal_parameter", "parameter", "parameter_declaration", "required_parameter", "optional_parameter",
-    "assignment_pattern", "keyword_parameter", "variable_name",
-})  # fmt: skip
-_LAMBDAS: Final = frozenset({
-    "arrow_function", "function_expression", "lambda", "lambda_expression", "func_literal", "anonymous_function",
-    "anonymous_function_creation_expression",
-})  # fmt: skip
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
@@ -60,6 +60,21 @@ _NAMED: Final = frozenset({"identifier", "name", "constant"})
 _BY_NAME: Final = frozenset({"keyword_argument", "named_argument", "pair"})
 
 
+_MOST_CLASSES: Final = 16
+_MOST_FIELDS: Final = 64  # of all classes of a text
+_MOST_GIVEN: Final = 8  # values that one of them gets
+_NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
+_WORD: Final = Lazy(r"[A-Za-z_]\w*")
+_QUOTES: Final = "'\"`:"
+_PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent"})
+_DEFINES: Final = frozenset({"define", "const_set", "setattr", "instance_variable_set"})
+_MEMBERS: Final = ("self.", "this.", "$this.")
+_OWN_BY_NAME: Final[frozenset[CodeLanguage]] = frozenset({"java", "csharp"})  # that name members without their owner
+_ALIASED: Final = frozenset({"identifier", "expression_list"})
+_ADDED_TO: Final = frozenset({"identifier", "member_access_expression", "member_expression", "attribute"})
+_RECORD_MAKERS: Final = frozenset({"new", "define", "namedtuple"})
+_RECORDS: Final = frozenset({"Struct.new", "Data.define", "namedtuple", "collections.namedtuple"})  # make a class
+_BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
 _LISTS_FOR: Final = frozenset({"each_child", "foreach", "glob", "each_entry"})  # `Dir.foreach(path) { |name| ... }`
 
 
@@ -75,6 +90,11 @@ class ProgramNames:
         self.aliases = dict(aliases)
         self.functions: dict[str, Node] = {}
         self._classes = {text_of(one.child_by_field_name("name")) for one in nodes.get("class", ())}
+        self.fields: dict[str, list[str]] = defaultdict(list)  # the members of each class
+        for node in nodes.get("assign", ()):
+            right, left = _right(node), _left(node)
+            if left is not None and right is not None and called_name(right) in _RECORD_MAKERS:
+                self._take_record(text_of(left), right)
         self._held = dict(_held(nodes.get("class", ())))
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
@@ -86,26 +106,53 @@ class ProgramNames:
                 self.functions.setdefault(name, node)
         for node in nodes.get("assign", ()):
             value, name_node = _right(node), _left(node)
-            if value is not None and name_node is not None and value.type in _LAMBDAS:
+            if value is not None and name_node is not None and value.type in LAMBDAS:
                 self.functions.setdefault(text_of(name_node)[:80], value)
         self._instances = {
             text_of(_left(node))
             for node in (nodes.get("assign", ()) if self._classes else ())
-            if (right := _right(node)) is not None and called_name(right) in self._classes
+            if (right := _right(node)) is not None and self._makes_own(right)
         }
         if language in ("javascript", "typescript"):
             self._alias_modules()
         self._alias_functions()
 
+    def _take_record(self, name: str, made: Node) -> None:
+        """Take a class that a call makes of its members' names: `Struct.new(:root)`, `namedtuple("C", "root")`."""
+        parts = called(made)
+        owner = "" if parts.receiver is None else f"{text_of(parts.receiver)}."
+        if f"{owner}{parts.name}" in _RECORDS:
+            self._classes.add(name)
+            told = parts.arguments[1:] if parts.name == "namedtuple" else parts.arguments
+            self.fields[name] += [word for one in told for word in _WORD.findall(text_of(one)[:_LONGEST_REFERENCE])]
+
     def own(self, parts: Called) -> Node | None:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
         name = parts.name.strip().lstrip("\\")
+        if name == "new" and parts.receiver is not None and text_of(parts.receiver) in self._classes:  # of Ruby
+            return self.functions.get(text_of(parts.receiver))
         own = self.functions.get(name)
         if own is not None and own.type == "method_declaration" and own.child_by_field_name("receiver") is not None:
             return own  # of Go, where nothing but its name says so
         if parts.receiver is None or text_of(parts.receiver) in _OWN or self._is_own(parts.receiver):
-            return self.functions.get(name)
+            return own
         return None
+
+    def _makes_own(self, node: Node) -> bool:
+        return called_name(node) in self._classes or (
+            called_name(node) == "new" and text_of(node.child_by_field_name("receiver")) in self._classes
+        )
+
+    def created(self, parts: Called) -> str | None:
+        """The class of the text that a call makes an object of."""
+        if not self._classes:
+            return None
+        name = parts.name.strip()
+        if name == "new" and parts.receiver is not None:
+            name = text_of(parts.receiver)
+        elif parts.receiver is not None:
+            return None
+        return name if name in self._classes else None
 
     def _is_own(self, receiver: Node) -> bool:
         if not self._classes:
@@ -114,7 +161,7 @@ class ProgramNames:
             return text_of(receiver) in self._instances
         while receiver.type == "parenthesized_expression" and receiver.named_child_count:
             receiver = receiver.named_children[0]
-        return called(receiver).name in self._classes
+        return self.created(called(receiver)) is not None
 
     def full(self, parts: Called) -> list[str]:
         """The names under which a call may be known, the fullest first."""
@@ -122,7 +169,7 @@ class ProgramNames:
         if parts.receiver is None:
             if name in self.functions:
                 return []
-            full = canonical(self.aliases.get(name, name).lower())
+            full = canonical(self.aliases.get(name, name).lower()).partition("<")[0]
             if parts.created:
                 return [f"new {full}", full, f"new {full.rpartition('.')[2]}"]
             return [full, *_shorter(full)]
@@ -153,41 +200,87 @@ class ProgramNames:
                     names[plain].append(one)
                     for prefix in (owner, "self", "this", "$this", "static") if owner else ():
                         names[f"{prefix}.{plain.lstrip('$@')}"].append(one)
+                    if owner:
+                        self.fields[owner].append(plain.lstrip("$@"))
+                    elif plain.startswith(_MEMBERS) and self._language in _OWN_BY_NAME:  # `this.root = root`
+                        names[plain.partition(".")[2]].append(one)
         for node in self._nodes.get("call", ())[: self._most]:
             self._bind_parameters(node, names)
+        given = [key for key in names if key.startswith((*_MEMBERS, "@"))][:_MOST_FIELDS]
+        for node in list(self._nodes.get("class", ()))[:_MOST_CLASSES]:
+            self._take_fields(node, given, names)
         for several in names.values():
-            several.sort(key=lambda one: one.whole.start_byte)
+            several.sort(key=lambda one: one.order)
         return names
+
+    def _take_fields(self, node: Node, given: Sequence[str], names: dict[str, list[BoundName]]) -> None:
+        """Add the members of a class that its functions give values to, or that are declared with its name."""
+        name = text_of(node.child_by_field_name("name"))
+        own = self.functions.get(name)
+        declared = next((one for one in node.named_children if one.type == "parameter_list"), None)
+        for parameter in () if declared is None else declared.named_children:  # a record
+            self.fields[name].append(text_of(parameter.child_by_field_name("name")))
+        for key in given if own is not None else ():
+            field = key.lstrip("@").rpartition(".")[2]
+            for one in names[key][:_MOST_GIVEN]:
+                if own is not None and own.start_byte <= one.whole.start_byte < own.end_byte:
+                    names[f"{name}.{field}"].append(one)
+                    self.fields[name].append(field)
 
     def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
         name = called_name(node)
-        if name in self.functions:
+        if name in self.functions or (name == "new" and self._classes):
             parts = called(node)
             own = self.own(parts)
             if own is not None:
                 self._bind_given(own, parts, node, names)
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node, given=True))
+        if name in _PUTS and (len(given := arguments_of(node)) == 2):  # `map.put("key", value)`
+            key = f"{canonical(text_of(called(node).receiver))}[{text_of(given[0])[:80].strip(_QUOTES)}]"
+            names[key].append(BoundName(key, given[1], node))
+        if name in _DEFINES and len(given := arguments_of(node)) > 1:  # `define("ROOT", "/etc")`
+            key = text_of(given[0]).strip(_QUOTES)
+            names[key].append(BoundName(key, given[1], node, given=True))
+        if name == "push" and self._language == "perl":
+            given = arguments_of(node)
+            for one in given[1:]:
+                listed = text_of(given[0])
+                names[listed].append(BoundName(listed, one, node, adds=True, begins="list"))
+            return
         if name in ADDS or name in _WRITES:  # `parts.append("x")`, `text.append("x").append("y")`
             parts = called(node)
             owner = parts.receiver
-            while owner is not None and owner.type != "identifier" and called_name(owner) in ADDS:
+            while owner is not None and owner.type not in _ADDED_TO and called_name(owner) in ADDS:
                 owner = called(owner).receiver
-            if owner is not None and owner.type == "identifier" and len(parts.arguments) == 1:
-                listed = text_of(owner)
-                begins = name in _WRITES
+            if owner is not None and owner.type in _ADDED_TO and len(parts.arguments) == 1:
+                listed = canonical(text_of(owner)[:_LONGEST_REFERENCE])
+                begins: Literal["", "text", "list"] = (
+                    "text" if name in _WRITES else "" if owner.type == "identifier" else "list"
+                )
                 front = name in _FRONTS
                 names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins, front=front))
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node if name in _LISTS_FOR and arguments_of(node) else node.child_by_field_name("receiver")
-            for parameter in parameters(block)[:1] or _UNNAMED:
+            given_names = parameters(block)[:2]
+            for at, parameter in enumerate(given_names or _UNNAMED):
                 if receiver is not None:
-                    names[parameter].append(BoundName(parameter, receiver, node, each=True))
+                    part = str(at) if len(given_names) > 1 else ""
+                    names[parameter].append(
+                        BoundName(
+                            parameter,
+                            receiver,
+                            node,
+                            each=name not in _WITH,
+                            part=part,
+                            whole_too=not (at and given_names),
+                        )
+                    )
         elif name in _WALKS and self._language == "go":  # what is gone over is what each call of the function is given
             parts = called(node)
-            if len(parts.arguments) > 1 and parts.arguments[1].type in _LAMBDAS:
+            if len(parts.arguments) > 1 and parts.arguments[1].type in LAMBDAS:
                 for parameter in parameters(parts.arguments[1])[:1]:
                     names[parameter].append(BoundName(parameter, node, node, each=True))
         elif name in ("find", "finddepth") and self._language == "perl":
@@ -200,15 +293,19 @@ class ProgramNames:
     def _bind_each(self, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind what a function of the text, named or written out, is called with for each item of a list."""
         for at, one in enumerate(parts.arguments[:2]):
-            own = one if one.type in _LAMBDAS else self.functions.get(text_of(one)) if one.type in _NAMED else None
+            own = one if one.type in LAMBDAS else self.functions.get(text_of(one)) if one.type in _NAMED else None
             if own is None:
                 continue
             others = [other for other in parts.arguments[:2] if other is not parts.arguments[at]]
-            listed = others[0] if others and others[0].type not in _LAMBDAS else parts.receiver
+            listed = others[0] if others and others[0].type not in LAMBDAS else parts.receiver
             if listed is not None:
+                each = parts.name not in _WITH
                 for parameter in parameters(own)[:1]:
-                    each = parts.name not in _WITH
                     names[parameter].append(BoundName(parameter, listed, node, each=each))
+                for one in patterns(own)[:1]:  # `([key, value]) => ...`
+                    for part in parts_of(one):
+                        name = name_of(part.node)
+                        names[name].append(BoundName(name, listed, node, each=each, part=part.part))
             return
 
     def _bind_given(self, own: Node, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
@@ -219,10 +316,19 @@ class ProgramNames:
             if one.type in _BY_NAME and one.named_child_count > 1
         }
         plain = [one for one in parts.arguments if one.type not in _BY_NAME] if named else parts.arguments
-        for at, (parameter, default) in enumerate(_defaults(own)):
+        for at, (parameter, default) in enumerate(defaults(own)):
             given = plain[at] if at < len(plain) else named.get(parameter.lstrip("$"), default)
             if given is not None:
                 names[parameter].append(BoundName(parameter, given, node, given=True))
+                if self._language == "php":  # what a constructor may promote to a member
+                    member = f"$this.{parameter.lstrip('$')}"
+                    names[member].append(BoundName(member, given, node, given=True))
+        for at, pattern in enumerate(patterns(own)):  # `({root, name}) => ...`
+            for part in parts_of(pattern) if at < len(plain) else ():
+                name = name_of(part.node)
+                names[name].append(BoundName(name, plain[at], node, given=True, part=part.part))
+        if self._language == "perl" and (every := node.child_by_field_name("arguments")) is not None:
+            names["@_"].append(BoundName("@_", every, node, given=True))
         rest, every = rest_of(own), node.child_by_field_name("arguments")
         if rest and every is not None:
             names[rest].append(BoundName(rest, every, node, given=True))
@@ -233,11 +339,20 @@ class ProgramNames:
         """Follow functions of libraries that are given another name: `wipe = shutil.rmtree`, `partial(os.remove)`."""
         for node in self._nodes.get("assign", ()):
             left, right = _left(node), _right(node)
-            if left is None or right is None or left.type != "identifier":
+            if left is None or right is None or left.type not in _ALIASED:
                 continue
-            if right.type == "call" and called_name(right) == "partial":
-                right = next(iter(arguments_of(right)), right)
-            if right.type in _REFERENCES and right.end_byte - right.start_byte <= _LONGEST_REFERENCE:
+            if right.type in ("call", "call_expression") and called_name(right) in _BINDS:
+                parts = called(right)
+                right = parts.receiver if called_name(right) == "bind" else next(iter(parts.arguments), right)
+                if right is not None and parts.name == "method" and parts.receiver is not None:  # of Ruby
+                    method = f"{canonical(text_of(parts.receiver))}.{text_of(right).strip(':')}"
+                    self.aliases.setdefault(text_of(left), method)
+                    continue
+            if (
+                right is not None
+                and right.type in _REFERENCES
+                and right.end_byte - right.start_byte <= _LONGEST_REFERENCE
+            ):
                 head, dot, rest = canonical(text_of(right)).partition(".")
                 name = text_of(left)
                 if dot or head in _LOADS or head in self.aliases:
@@ -288,7 +403,7 @@ class ProgramNames:
             owner = next(iter(function.named_children), None) if function is not None else None
             argument = None if owner is None else loaded_module(owner, self.aliases)
             given = () if argument is None else arguments_of(node)[:1]
-            if argument is not None and given and given[0].type in _LAMBDAS:
+            if argument is not None and given and given[0].type in LAMBDAS:
                 for name in parameters(given[0])[:1]:
                     yield name, argument
 
@@ -316,92 +431,27 @@ def called_name(node: Node) -> str:
         or node.child_by_field_name("type")
     )
     if function is None:
-        return "eval" if node.type == "eval_expression" else ""
+        return called(node).name if node.type in _NAMELESS else ""
     if function.named_child_count and function.type not in ("identifier", "name"):
         return text_of(function.named_children[-1])
     return text_of(function)
 
 
-def result_of(function: Node) -> Node | None:
-    """The expression that a function gives back: what it is, or the last statement of its body."""
-    body = function.child_by_field_name("body")
-    if body is None:
-        return None
-    if function.type == "method" and body.type != "body_statement":  # of Ruby, on one line
-        return body
-    if function.type in _LAMBDAS and not body.type.endswith(("block", "compound_statement")):
-        return body
-    last = body.named_children[-1] if body.named_child_count else None
-    if last is not None and last.type == "statement_list" and last.named_child_count:
-        last = last.named_children[-1]
-    if last is None or not last.named_child_count:
-        return None
-    if last.type == "return_statement" or last.type == "return":
-        return last.named_children[0]
-    return last if function.type == "method" else None  # of Ruby
-
-
-def parameters(function: Node, field: str = "parameters") -> list[str]:
-    """The names of the parameters of a function or a block, in their order."""
-    listed = function.child_by_field_name(field) or (
-        function.child_by_field_name("parameter") if field == "parameters" else None
-    )
-    if listed is None:
-        return []
-    if listed.type in ("identifier", "implicit_parameter"):
-        return [text_of(listed)]
-    found = []
-    for one in listed.named_children:
-        if one.type not in _PARAMETER:
-            continue
-        name = (
-            one.child_by_field_name("name")
-            or one.child_by_field_name("left")
-            or one.child_by_field_name("pattern")
-            or one
-        )
-        if name.type not in ("identifier", "variable_name") and name.named_child_count:
-            name = next((child for child in name.named_children if child.type in ("identifier", "variable_name")), name)
-        found.append(text_of(name))
-    return found[1:] if found[:1] in (["self"], ["cls"]) else found
-
-
-_RESTS: Final = frozenset({
-    "list_splat_pattern", "rest_pattern", "splat_parameter", "variadic_parameter", "variadic_parameter_declaration",
-})  # fmt: skip
-
-
-def rest_of(function: Node) -> str:
-    """The parameter that takes all arguments of a function, where it takes nothing else; empty where none does."""
-    listed = function.child_by_field_name("parameters")
-    first = listed.named_children[0] if listed is not None and listed.named_child_count == 1 else None
-    if first is None or first.type not in _RESTS or not first.named_child_count:
-        return ""
-    return text_of(first.child_by_field_name("name") or first.named_children[0])
-
-
-def _defaults(function: Node) -> list[tuple[str, Node | None]]:
-    """The parameters of a function, each with what it is where nothing is given."""
-    names = parameters(function)
-    listed = function.child_by_field_name("parameters")
-    if listed is None or not names:
-        return [(name, None) for name in names]
-    values: dict[str, Node] = {}
-    for one in listed.named_children:
-        value = one.child_by_field_name("value") or one.child_by_field_name("default_value")
-        value = value or (one.child_by_field_name("right") if one.type == "assignment_pattern" else None)
-        if value is not None:
-            name = one.child_by_field_name("name") or one.child_by_field_name("pattern") or one.named_children[0]
-            values[text_of(name)] = value
-    return [(name, values.get(name)) for name in names]
-
-
 def _left(node: Node) -> Node | None:
-    return node.child_by_field_name("name") or node.child_by_field_name("left")
+    left = node.child_by_field_name("name") or node.child_by_field_name("left")
+    single = left is not None and left.type in _SINGLE and left.named_child_count == 1
+    return left.named_children[0] if left is not None and single else left
 
 
 def _right(node: Node) -> Node | None:
-    return node.child_by_field_name("value") or node.child_by_field_name("right")
+    right = node.child_by_field_name("value") or node.child_by_field_name("right")
+    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
+        return node.named_children[-1]
+    single = right is not None and right.type in _SINGLE and right.named_child_count == 1
+    return right.named_children[0] if right is not None and single else right
+
+
+_SINGLE: Final = frozenset({"expression_list", "variable_declaration"})
 
 
 def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:

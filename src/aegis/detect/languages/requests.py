@@ -18,9 +18,9 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.languages.bindings import BoundName
 from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
-    BoundName,
     Called,
     CodeLanguage,
     arguments_of,

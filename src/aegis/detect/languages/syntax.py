@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -44,7 +44,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression) (field_definition)] @assign (import_statement) @import"
         " (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
+        " [(function_declaration) (generator_function_declaration) (arrow_function) (method_definition)] @function"
+        " (class_declaration) @class",
         6,
     ),
     "typescript": _Spoken(
@@ -52,7 +53,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "[(call_expression) (new_expression)] @call [(variable_declarator) (assignment_expression)"
         " (augmented_assignment_expression) (public_field_definition)] @assign (import_statement) @import"
         " (for_in_statement) @loop"
-        " [(function_declaration) (arrow_function) (method_definition)] @function (class_declaration) @class",
+        " [(function_declaration) (generator_function_declaration) (arrow_function) (method_definition)] @function"
+        " (class_declaration) @class",
         24,
     ),
     "php": _Spoken(
@@ -74,8 +76,9 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "perl": _Spoken(
         "tree_sitter_perl", "language",
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
-        " (func1op_call_expression) (command_string) (eval_expression)] @call (assignment_expression) @assign"
-        " (for_statement) @loop",
+        " (func1op_call_expression) (command_string) (eval_expression)] @call"
+        " [(assignment_expression) (use_statement)] @assign (for_statement) @loop"
+        " (subroutine_declaration_statement) @function",
         48,
     ),
     "go": _Spoken(
@@ -86,9 +89,9 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     ),
     "csharp": _Spoken(
         "tree_sitter_c_sharp", "language",
-        "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)]"
-        " @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)"
-        " (constructor_declaration)] @function (class_declaration) @class",
+        "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)"
+        " (property_declaration)] @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)"
+        " (constructor_declaration)] @function [(class_declaration) (record_declaration)] @class",
         96,
     ),
 }  # fmt: skip
@@ -278,12 +281,17 @@ def canonical(name: str) -> str:
 
 
 class Called(NamedTuple):
-    """A call by its parts: what it is called on, the name of what is called, and the arguments."""
+    """A call by its parts: what it is called on, the name of what is called, the arguments, and a block behind them.
+
+    `is_name` says that it is a name alone, which calls in some languages.
+    """
 
     receiver: Node | None
     name: str
     arguments: tuple[Node, ...]
     created: bool = False
+    block: Node | None = None
+    is_name: bool = False
 
 
 _FUNCTIONS: Final = ("function", "constructor", "method", "name", "type")
@@ -296,6 +304,7 @@ _CREATED: Final = frozenset({"new_expression", "object_creation_expression"})
 _WRAPPED: Final = frozenset({"argument", "literal_element", "expression_list", "array_element_initializer"})
 _LISTED: Final = frozenset({"list_expression", "parenthesized_expression"})
 _COMMENTS: Final = frozenset({"comment", "line_comment", "block_comment"})
+_ONE_ARGUMENT: Final = "func1op_call_expression"  # a call of Perl whose name is a word of the language
 SHELLS_OUT: Final = frozenset({"subshell", "shell_command_expression", "command_string"})
 
 
@@ -309,6 +318,8 @@ def called(node: Node) -> Called:
     created = node.type in _CREATED
     if node.type == "eval_expression":
         return Called(None, "eval", arguments_of(node))
+    if node.type == _ONE_ARGUMENT:
+        return Called(None, text_of(node.children[0]), arguments_of(node))
     if function is None and created and node.named_child_count:
         function = node.named_children[0]
     name = text_of(function)
@@ -334,7 +345,7 @@ def member_parts(node: Node) -> tuple[Node | None, Node | None]:
 def arguments_of(node: Node) -> tuple[Node, ...]:
     """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
     listed = node.child_by_field_name("arguments")
-    if node.type == "eval_expression":
+    if node.type in ("eval_expression", _ONE_ARGUMENT):
         return tuple(node.named_children)
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
@@ -353,81 +364,6 @@ def unwrapped(node: Node) -> Node:
             break
         node = node.named_children[0]
     return node
-
-
-class BoundName(NamedTuple):
-    """A name that gets a value: `adds` where it is put behind what the name held, `each` where it is each item.
-
-    `begins` says that the name is empty before anything is added; `front` that what is added stands before it.
-    `given` is a parameter: what every call gives it, wherever the call stands.
-    """
-
-    name: str
-    value: Node
-    whole: Node
-    adds: bool = False
-    each: bool = False
-    begins: bool = False
-    front: bool = False
-    given: bool = False
-
-
-_WALKED: Final = 3  # names that a loop over a tree of folders binds: the folder, folders in it, files in it
-_ADDS: Final = frozenset({"augmented_assignment", "augmented_assignment_expression", "operator_assignment", "binary"})
-_ADDING: Final = (b".=", b"+=")
-_NAMED: Final = ("left", "name", "property", "variable", "alias")
-_VALUED: Final = ("right", "value", "default_value", "collection", "list")
-
-
-def bound(node: Node) -> Iterator[BoundName]:
-    """The names that an assignment, a declaration or a loop binds."""
-    left = next((found for field in _NAMED if (found := node.child_by_field_name(field)) is not None), None)
-    right = next((found for field in _VALUED if (found := node.child_by_field_name(field)) is not None), None)
-    children = node.named_children
-    if node.type == "as_pattern" and right is None and children:
-        right = children[0]
-    if node.type in ("foreach_statement", "for_statement", "for") and (right is None or left is None):
-        parts = [child for child in children if child.type not in ("block", "compound_statement", "do")]
-        if len(parts) < 2:
-            return
-        # PHP: the list, then the name; Perl, C# and Ruby: the name, then the list.
-        left, right = (
-            (parts[1], parts[0]) if node.type == "foreach_statement" and left is None else (parts[-2], parts[-1])
-        )
-    if right is None and node.type in ("variable_declarator", "const_element") and len(children) > 1:
-        left, right = children[0], children[-1]
-    if left is None or right is None:
-        return
-    each = "for" in node.type or node.type in ("range_clause", "enhanced_for_statement")
-    adds = node.type in _ADDS or (
-        node.type in ("assignment_expression", "assignment_statement")
-        and any(sign in _between(left, right, node) for sign in _ADDING)
-    )
-    names, values = _spread(left), _spread(right)
-    if not each and len(names) == len(values):
-        for name, value in zip(names, values, strict=True):
-            yield BoundName(_name_of(name), value, node, adds)
-    else:
-        # Of what walks a tree of folders, the first name is the folder; of every other loop the last name is the item.
-        for name in names[:1] if each and len(names) == _WALKED else names[-1:] if each else names:
-            yield BoundName(_name_of(name), right, node, adds, each)
-
-
-def _between(left: Node, right: Node, node: Node) -> bytes:
-    raw = node.text or b""
-    return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte]
-
-
-def _spread(node: Node) -> list[Node]:
-    if node.type in ("expression_list", "pattern_list", "left_assignment_list", "tuple_pattern"):
-        return node.named_children
-    if node.type == "object_pattern":  # `const {data} = await list()`
-        return [one.child_by_field_name("value") or one for one in node.named_children]
-    return [node]
-
-
-def _name_of(node: Node) -> str:
-    return text_of(node).removeprefix("my ").removeprefix("our ").removeprefix("local ").strip()[:80]
 
 
 def catches_errors(node: Node) -> bool:

@@ -7,54 +7,41 @@ the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from tree_sitter import Node
 
-from aegis.core.patterns import Lazy
-from aegis.detect.languages.syntax import BoundName, Called, called, canonical, member_parts, text_of, unwrapped
+from aegis.detect.languages.bindings import BoundName, item_name
+from aegis.detect.languages.followed import (
+    ANY_NAME,
+    HOLE,
+    MAX_CHARS,
+    MAX_ITEMS,
+    MAX_TEXTS,
+    NUMBER,
+    UNKNOWN,
+    FollowedValue,
+    chosen_of,
+    escaped,
+    filled,
+    join_paths,
+    sliced,
+    texts_of,
+    union,
+    unquoted,
+)
+from aegis.detect.languages.syntax import Called, called, canonical, member_parts, text_of, unwrapped
 
-HOLE: Final = "\x1a"  # stands for text that comes from outside
-MAX_TEXTS: Final = 8  # that one expression is followed to
-MAX_ITEMS: Final = 64  # of one list
-MAX_CHARS: Final = 4_096  # of one text
 MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_500  # expressions that are looked at for one text: bounds what many names for one thing cost
 
 
-class FollowedValue(NamedTuple):
-    """What an expression may be: texts, or a list of values, or an object by its members."""
-
-    texts: tuple[str, ...] = ()
-    items: tuple[FollowedValue, ...] = ()
-    members: tuple[tuple[str, FollowedValue], ...] = ()
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """The texts of which something is known."""
-        return tuple(text for text in self.texts if text.strip(HOLE))
-
-    @property
-    def every(self) -> tuple[str, ...]:
-        """The texts of a value and of its items."""
-        found = dict.fromkeys(self.known)
-        for item in self.items:
-            found.update(dict.fromkeys(item.known))
-        return tuple(found)
-
-    def member(self, name: str) -> FollowedValue:
-        """The member of an object that has a name; a hole where it has none."""
-        return next((value for key, value in self.members if key == name), UNKNOWN)
-
-
-UNKNOWN: Final = FollowedValue((HOLE,))
 _STRINGS: Final = frozenset({
     "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
     "encapsed_string", "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal",
-    "heredoc", "nowdoc", "character_literal", "bare_string", "heredoc_body", "shell_command_expression", "subshell",
-    "command_string",
+    "heredoc", "nowdoc", "fileglob_expression", "character_literal", "bare_string", "heredoc_body",
+    "shell_command_expression", "subshell", "command_string",
 })  # fmt: skip
 _CONTENT: Final = frozenset({
     "string_content", "string_fragment", "interpreted_string_literal_content", "raw_string_literal_content",
@@ -71,13 +58,14 @@ _FILLED: Final = frozenset({
 })  # fmt: skip
 _NAMES: Final = frozenset({
     "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
-    "name", "type_identifier", "array", "shorthand_property_identifier", "base",
+    "name", "type_identifier", "array", "shorthand_property_identifier", "base", "bareword",
 })  # fmt: skip
 _BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression"})
 _LISTS: Final = frozenset({
     "list", "tuple", "set", "array", "array_creation_expression", "string_array", "literal_value", "array_initializer",
     "initializer_expression", "collection_expression", "list_expression", "expression_list", "argument_list",
-    "implicit_array_creation_expression", "arguments",
+    "implicit_array_creation_expression", "arguments", "right_assignment_list", "tuple_expression",
+    "anonymous_array_expression",
 })  # fmt: skip
 _WRAPPERS: Final = frozenset({
     "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
@@ -98,23 +86,27 @@ _MEMBERS: Final = frozenset({
 })  # fmt: skip
 _SUBSCRIPTS: Final = frozenset({
     "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
-    "element_access_expression", "hash_element_expression",
+    "element_access_expression", "hash_element_expression", "array_element_expression",
 })  # fmt: skip
 _PAIRS: Final = frozenset({"array_element_initializer", "keyed_element"})
 _COMPREHENSIONS: Final = frozenset({"generator_expression", "list_comprehension", "set_comprehension"})
 _OBJECTS: Final = frozenset({"dictionary", "object", "hash", "anonymous_hash_expression"})
+_SPREADS: Final = frozenset({
+    "spread_element", "list_splat", "dictionary_splat", "splat_argument", "hash_splat_argument", "variadic_unpacking",
+})  # fmt: skip
+_MATCHES: Final = frozenset({"switch_expression", "match_expression", "case", "if"})  # that are one of several values
+_ARMS: Final = frozenset({
+    "switch_expression_arm", "match_conditional_expression", "match_default_expression", "when", "else", "then",
+    "match_block",
+})  # fmt: skip
+_MOST_ARMS: Final = 16
 _BLOCKS: Final = frozenset({
     "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
     "compilation_unit", "statement_list", "block_body", "do", "then",
 })  # fmt: skip
-_ESCAPES: Final[Mapping[str, str]] = {
-    "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
-}  # fmt: skip
-ANY_NAME: Final = ("*",)  # of what a folder holds
+_LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _ROOTS: Final = (("/",), ("C:/",))
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
-_NUMBER: Final = Lazy(r"^-?\d{1,4}$")
-_FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 
 
 class NameScope:
@@ -146,6 +138,10 @@ class NameScope:
         """What a name is bound to."""
         return self._names.get(name, ())[:MAX_TEXTS]
 
+    def named(self, name: str) -> FollowedValue:
+        """What a name may be, wherever it is asked for."""
+        return union(self._bound(one, 1) for one in self.bounds_of(name))
+
     def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
         memo, before = self._memo, self._given
@@ -176,9 +172,7 @@ class NameScope:
         ):
             return self._object(node, depth)
         if kind in _LISTS:
-            return FollowedValue(
-                (), tuple(self.value(unwrapped(one), depth) for one in node.named_children[:MAX_ITEMS])
-            )
+            return self._list(node, depth)
         if kind == "composite_literal":
             body = node.child_by_field_name("body")
             return UNKNOWN if body is None else self.value(body, depth)
@@ -194,8 +188,10 @@ class NameScope:
             return self.each(self.value(listed, depth), "$_", body, depth)
         if kind == "block" and node.named_child_count == 1:  # an expression alone, between braces
             return self.value(node.named_children[0], depth)
-        if kind in _OBJECTS:
+        if kind in _OBJECTS or kind == "anonymous_object_creation_expression":
             return self._object(node, depth)
+        if kind in _MATCHES:
+            return union(self.value(arm, depth) for arm in _arms(node))
         if kind in _MEMBERS:
             return self._member(node, depth)
         if kind in _SUBSCRIPTS:
@@ -208,8 +204,8 @@ class NameScope:
                 else [children[0], children[-1]]
             )
             parts = [self.value(child, depth) for child in chosen if child is not None]
-            return _union(part for part in parts if part.known or part.items)
-        if kind.startswith(("unary", "prefix_unary")) and _NUMBER.search(text_of(node)):
+            return union(part for part in parts if part.known or part.items)
+        if kind.startswith(("unary", "prefix_unary")) and NUMBER.search(text_of(node)):
             return FollowedValue((text_of(node),))
         if kind == "unary" and text_of(node)[:1] == "+":  # of Ruby: the text, to be changed
             return self.value(node.named_children[-1], depth)
@@ -226,7 +222,7 @@ class NameScope:
         """The texts that a string may be, what is filled in put in."""
         raw = node.text or b""
         if not node.children:
-            return [_unquoted(raw.decode("utf-8", "replace"))]
+            return [unquoted(raw.decode("utf-8", "replace"))]
         pieces: list[tuple[str, ...]] = []
         self._pieces(node, pieces, depth)
         return ["".join(chosen)[:MAX_CHARS] for chosen in chosen_of(pieces)]
@@ -245,7 +241,7 @@ class NameScope:
                 else:
                     pieces.append((text_of(child),))
             elif child.type == "escape_sequence":
-                pieces.append((_escaped(text_of(child)),))
+                pieces.append((escaped(text_of(child)),))
             elif child.type in _STRINGS:
                 pieces.append(tuple(self._string(child, depth)))
             elif child.type in _FILLED:
@@ -284,30 +280,33 @@ class NameScope:
             return self._given[name]
         bounds = self._names.get(name)
         if not bounds:
-            made = self._of_call(Called(None, name, ()), self) if name.isupper() else None
+            made = self._of_call(Called(None, name, (), is_name=True), self)
             return UNKNOWN if made is None else made
-        before = [one for one in bounds if one.given or one.whole.start_byte < node.start_byte]
+        before = [
+            one for one in bounds if one.given or (one.whole.start_byte < node.start_byte and not _within(node, one))
+        ]
         chosen: list[BoundName] = []
         for one in reversed(before):
             chosen.append(one)
             if not (one.each or one.given) and _holds(one.whole, node):  # what is added to is a part of what it is then
                 break
-        return _union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
+        return union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
     def _bound(self, one: BoundName, depth: int) -> FollowedValue:
         found = self.value(one.value, depth)
-        if one.each:  # what lists the roots of a machine is known as one of them
-            return _union(found.items) if found.items else found if found.known[:1] in _ROOTS else UNKNOWN
+        if one.each:
+            return union(item.part(one.part, whole_too=one.whole_too) for item in _elements(found, one))
         if one.adds:
-            before = [each for each in self._names[one.name] if each.whole.start_byte < one.whole.start_byte]
+            before = [each for each in self._names[one.name] if each.order < one.order]
             if not before or depth >= MAX_DEPTH:
-                return found if one.begins else UNKNOWN
+                begun = FollowedValue((), found.items or (found,)) if one.begins == "list" else found
+                return begun if one.begins else UNKNOWN
             held = self._bound(before[-1], depth + 1)
-            if held.items:
+            if held.items or not held.texts:
                 more = found.items or (found,)
                 return FollowedValue((), ((*more, *held.items) if one.front else (*held.items, *more))[:MAX_ITEMS])
             return self._joined([found, held] if one.front else [held, found])
-        return found
+        return found.part(one.part, whole_too=one.whole_too)
 
     def _binary(self, node: Node, depth: int) -> FollowedValue:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
@@ -322,9 +321,9 @@ class NameScope:
         if sign == "/":
             return join_paths([one, other])
         if sign == "%":
-            return filled(one, list(other.items) or [other])
+            return filled(one, list(other.items) or [other], other)
         if sign in ("||", "??", "or", "//"):
-            return _union(part for part in (one, other) if part.known)
+            return union(part for part in (one, other) if part.known)
         if sign == "*" and one.texts and len(one.texts) == 1 and other.texts and other.texts[0].isdigit():
             return FollowedValue((one.texts[0] * min(int(other.texts[0][:3]), 64),))
         return UNKNOWN
@@ -336,19 +335,57 @@ class NameScope:
 
     def _call(self, node: Node, depth: int) -> FollowedValue:
         parts = called(node)
-        made = self._of_call(parts, self)
-        return UNKNOWN if made is None else made
+        block = node.child_by_field_name("block")
+        made = self._of_call(parts if block is None else parts._replace(block=block), self)
+        if made is not None:
+            return made
+        initializer = node.child_by_field_name("initializer")  # of C#: what a list or an object is made with
+        if initializer is None:
+            return UNKNOWN
+        first = next(iter(initializer.named_children), None)
+        pairs = first is not None and first.type in ("assignment_expression", "initializer_expression")
+        return self._object(initializer, depth) if pairs else self._list(initializer, depth)
+
+    def _list(self, node: Node, depth: int) -> FollowedValue:
+        """A list; what is spread in it is put between its items, several results of a function have their places."""
+        items: list[FollowedValue] = []
+        for one in node.named_children[:MAX_ITEMS]:
+            value = self.value(unwrapped(one), depth)
+            inner = one.named_children[0] if one.type == "argument" and one.named_child_count else one
+            items += value.items if inner.type in _SPREADS and value.items else (value,)
+        placed = tuple((f"={at}", item) for at, item in enumerate(items)) if node.type == "expression_list" else ()
+        return FollowedValue((), tuple(items[:MAX_ITEMS]), placed)
 
     def _object(self, node: Node, depth: int) -> FollowedValue:
-        members = []
-        for pair in node.named_children[:MAX_ITEMS]:
+        members: list[tuple[str, FollowedValue]] = []
+        children = node.named_children[: 2 * MAX_ITEMS]
+        if node.type == "anonymous_object_creation_expression":  # of C#
+            pairs = zip(children[::2], children[1::2], strict=False)
+            return FollowedValue((HOLE,), (), tuple((text_of(one), self.value(other, depth)) for one, other in pairs))
+        if node.type == "anonymous_hash_expression":  # of Perl
+            flat = [one for child in children for one in (child.named_children if child.type in _LISTS else (child,))]
+            children = []
+            for one, other in zip(flat[::2], flat[1::2], strict=False):
+                members.append(((*self.value(one, depth).texts, "")[0], self.value(other, depth)))
+        for pair in children[:MAX_ITEMS]:
+            if pair.type in _SPREADS and pair.named_child_count:
+                members += self.value(pair.named_children[0], depth).members
+                continue
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
             if key is None and pair.type in _PAIRS and pair.named_child_count == 2:
                 key, value = map(unwrapped, pair.named_children)
+            if pair.type == "assignment_expression":  # `["key"] = value` of C#
+                key, value = pair.child_by_field_name("left"), pair.child_by_field_name("right")
+                while key is not None and key.type not in _STRINGS and key.named_child_count == 1:
+                    key = key.named_children[0]
+            if pair.type == "initializer_expression" and pair.named_child_count == 2:
+                key, value = pair.named_children
+            if pair.type == "shorthand_property_identifier":
+                members.append((text_of(pair), self.value(pair, depth)))
             if key is not None and value is not None:
-                name = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
-                members.append((name[0] if name else "", self.value(value, depth)))
-        return FollowedValue((HOLE,), (), tuple(members))
+                known = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
+                members.append((known[0] if known else "", self.value(value, depth)))
+        return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
 
     def _member(self, node: Node, depth: int) -> FollowedValue:
         whole = canonical(text_of(node))
@@ -368,17 +405,23 @@ class NameScope:
         children = node.named_children
         if len(children) < 2:
             return UNKNOWN
+        named = item_name(text_of(node)[:_LONGEST_ITEM])
+        if named in self._names:
+            return self._name(named, node, depth)
         made = self._of_call(Called(children[0], "[]", tuple(children[1:])), self)
         if made is not None:
             return made
         whole = self._container(children[0], node, depth)
         if children[-1].type == "slice":
             return sliced(whole, text_of(children[-1]))
-        index = self.value(children[-1], depth).known
+        key = children[-1]
+        if key.type == "bracketed_argument_list" and key.named_child_count == 1:  # of C#
+            key = unwrapped(key.named_children[0])
+        index = self.value(key, depth).known
         if index and index[0].isdigit() and not whole.items and len(whole.known) == 1:
             return texts_of(char for text in whole.known if (char := text[int(index[0][:4]) :][:1]))
         if not index:
-            return _union(whole.items) if whole.items else UNKNOWN
+            return union(whole.items) if whole.items else UNKNOWN
         if whole.items and index[0].isdigit() and int(index[0][:4]) < len(whole.items):
             return whole.items[int(index[0][:4])]
         return whole.member(index[0])
@@ -395,6 +438,40 @@ class NameScope:
         return self._name(f"@{name}", owner, depth)
 
 
+def _arms(node: Node) -> list[Node]:
+    """The values that a choice between several is one of."""
+    found: list[Node] = []
+    waiting = list(node.named_children)
+    for one in waiting[:_MOST_ARMS]:
+        body = one.child_by_field_name("body") or one.child_by_field_name("return_expression")
+        if one.type in ("match_block", "then"):
+            found += [inner for arm in one.named_children[:_MOST_ARMS] for inner in _arm(arm)]
+        elif one.type in _ARMS and one.named_child_count:
+            found += _arm(one) if body is None or one.type != "when" else body.named_children[-1:]
+    return found
+
+
+def _arm(node: Node) -> list[Node]:
+    return node.named_children[-1:] if node.type in _ARMS else [node]
+
+
+def _elements(found: FollowedValue, one: BoundName) -> Sequence[FollowedValue]:
+    """What a loop goes over, item by item; what lists the roots of a machine is known as one of them."""
+    if found.items and one.keyed:
+        return [FollowedValue((), (FollowedValue((str(at),)), item)) for at, item in enumerate(found.items)]
+    if found.items:
+        return found.items
+    if found.members:
+        pairs = [FollowedValue((), (FollowedValue((key,)), value)) for key, value in found.members]
+        return pairs if one.part else [pair.items[one.whole.type == "foreach_statement"] for pair in pairs]
+    return [found] if found.known[:1] in _ROOTS else []
+
+
+def _within(node: Node, bound: BoundName) -> bool:
+    """Whether a name stands in what is to become its own value: there it is still what it was."""
+    return not bound.each and bound.value.start_byte <= node.start_byte and node.end_byte <= bound.value.end_byte
+
+
 def _holds(bound: Node, use: Node) -> bool:
     """Whether what a name is bound to is what it is at a later use: the use lies in the block of the binding."""
     block = bound.parent
@@ -408,93 +485,3 @@ def _holds(bound: Node, use: Node) -> bool:
 def _sign(node: Node, left: Node, right: Node) -> str:
     raw = node.text or b""
     return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte].decode("utf-8", "replace").strip()
-
-
-def chosen_of(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The ways of choosing one of each, at most `MAX_TEXTS`."""
-    wide = [piece[:MAX_TEXTS] for piece in pieces]
-    found = []
-    for chosen in product(*wide):
-        found.append(chosen)
-        if len(found) == MAX_TEXTS:
-            break
-    return found
-
-
-def texts_of(texts: Iterable[str]) -> FollowedValue:
-    return FollowedValue(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
-
-
-def _union(values: Iterable[FollowedValue]) -> FollowedValue:
-    texts: dict[str, None] = {}
-    items: list[FollowedValue] = []
-    members: list[tuple[str, FollowedValue]] = []
-    for value in values:
-        texts.update(dict.fromkeys(value.texts))
-        items.extend(value.items)
-        members.extend(value.members)
-    if not texts and not items:
-        return UNKNOWN
-    return FollowedValue(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
-
-
-def _unquoted(text: str) -> str:
-    """A literal without its quotes, whichever way its language writes them."""
-    body = text.lstrip("@$rRbBuUfFqL").strip() if text[:1] not in "'\"`" else text
-    for quote in ('"""', "'''"):
-        if body.startswith(quote) and body.endswith(quote) and len(body) >= 6:
-            return body[3:-3][:MAX_CHARS]
-    return body[1:-1][:MAX_CHARS] if len(body) > 1 else body
-
-
-def _escaped(text: str) -> str:
-    """What an escape stands for."""
-    body = text[1:]
-    if body[:1] in "xuU" and body[1:].strip("{}"):
-        try:
-            return chr(int(body[1:].strip("{}"), 16))
-        except (ValueError, OverflowError):
-            return text
-    if body.isdigit() and len(body) == 3:
-        return chr(int(body, 8)) if body.strip("01234567") == "" else text
-    return _ESCAPES.get(body, body)
-
-
-# What calls of libraries make of their arguments
-
-
-def join_paths(parts: Sequence[FollowedValue]) -> FollowedValue:
-    """The paths that parts are joined to: an absolute part leaves out what stands before it."""
-    found = []
-    for chosen in chosen_of([part.texts or (HOLE,) for part in parts]):
-        path = ""
-        for part in chosen:
-            absolute = part.startswith("/") or part[1:3] in (":\\", ":/")
-            path = part if absolute or not path else f"{path.rstrip('/')}/{part}"
-        found.append(path[:MAX_CHARS])
-    return texts_of(found)
-
-
-def filled(pattern: FollowedValue, arguments: Sequence[FollowedValue]) -> FollowedValue:
-    """A format with its arguments put in, in their order."""
-    found = []
-    for text in pattern.known:
-        for chosen in chosen_of([argument.texts or (HOLE,) for argument in arguments]):
-            rest = iter(chosen)
-            pieces, at = [], 0
-            for match in _FIELD.finditer(text):
-                pieces += [text[at : match.start()], next(rest, HOLE)]
-                at = match.end()
-            found.append("".join([*pieces, text[at:]])[:MAX_CHARS])
-    return texts_of(found[:MAX_TEXTS])
-
-
-def sliced(value: FollowedValue, cut: str) -> FollowedValue:
-    """A part of a text or a list, cut as Python writes it: `1:4`, `::-1`."""
-    numbers = [part.strip() for part in cut.split(":")]
-    if not all(_NUMBER.match(number) for number in numbers if number) or not 2 <= len(numbers) <= 3:
-        return UNKNOWN
-    part = slice(*[int(number) if number else None for number in numbers])
-    if part.step == 0:
-        return UNKNOWN
-    return FollowedValue(tuple(text if text == HOLE else text[part] for text in value.texts), value.items[part])

@@ -1,0 +1,167 @@
+"""Values that a program's expressions may have, and what is computed of them: pure, and bounded in every direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from aegis.core.patterns import Lazy
+
+HOLE: Final = "\x1a"  # stands for text that comes from outside
+WITHIN: Final = "\x1f"  # between a part of a value and a part of that
+MAX_TEXTS: Final = 8  # that one expression is followed to
+MAX_ITEMS: Final = 64  # of one list
+MAX_CHARS: Final = 4_096  # of one text
+ANY_NAME: Final = ("*",)  # of what a folder holds
+
+
+class FollowedValue(NamedTuple):
+    """What an expression may be: texts, or a list of values, or an object by its members."""
+
+    texts: tuple[str, ...] = ()
+    items: tuple[FollowedValue, ...] = ()
+    members: tuple[tuple[str, FollowedValue], ...] = ()
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The texts of which something is known."""
+        return tuple(text for text in self.texts if text.strip(HOLE))
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """The texts of a value and of its items."""
+        found = dict.fromkeys(self.known)
+        for item in self.items:
+            found.update(dict.fromkeys(item.known))
+        return tuple(found)
+
+    def member(self, name: str) -> FollowedValue:
+        """The member of an object that has a name; a hole where it has none."""
+        return next((value for key, value in self.members if key == name), UNKNOWN)
+
+    def part(self, place: str, *, whole_too: bool) -> FollowedValue:
+        """The part of a value at a place or of a name; all of it for what has no parts, if `whole_too`."""
+        if not place:
+            return self
+        first, _, rest = place.partition(WITHIN)
+        named = next((value for key, value in self.members if key == first), None)
+        if named is not None:
+            return named.part(rest, whole_too=True)
+        if first.endswith(":"):
+            return FollowedValue((), self.items[int(first[:-1]) :])
+        if self.items and first.isdigit():
+            at = int(first)
+            return self.items[at].part(rest, whole_too=True) if at < len(self.items) else UNKNOWN
+        return self if (whole_too and not (self.items or self.members)) or first.startswith("=") else UNKNOWN
+
+
+UNKNOWN: Final = FollowedValue((HOLE,))
+_ESCAPES: Final[Mapping[str, str]] = {
+    "n": "\n", "t": "\t", "r": "\r", "0": "\0", "e": "\x1b", "a": "\a", "b": "\b", "f": "\f", "v": "\v",
+}  # fmt: skip
+NUMBER: Final = Lazy(r"^-?\d{1,4}$")
+_NAMED_FIELD: Final = Lazy(
+    r"%\((\w+)\)[-+ #0-9.]*[sdr]|%<(\w+)>[-+ #0-9.]*[sd]|%\{(\w+)\}|\$?\{(\w+)(?:![rsa])?(?::[^{}]*)?\}|\$(\w+)"
+)
+_FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+
+
+def chosen_of(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The ways of choosing one of each, at most `MAX_TEXTS`."""
+    wide = [piece[:MAX_TEXTS] for piece in pieces]
+    found = []
+    for chosen in product(*wide):
+        found.append(chosen)
+        if len(found) == MAX_TEXTS:
+            break
+    return found
+
+
+def texts_of(texts: Iterable[str]) -> FollowedValue:
+    return FollowedValue(tuple(dict.fromkeys(texts))[:MAX_TEXTS] or (HOLE,))
+
+
+def union(values: Iterable[FollowedValue]) -> FollowedValue:
+    texts: dict[str, None] = {}
+    items: list[FollowedValue] = []
+    members: list[tuple[str, FollowedValue]] = []
+    for value in values:
+        texts.update(dict.fromkeys(value.texts))
+        items.extend(value.items)
+        members.extend(value.members)
+    if not texts and not items:
+        return UNKNOWN
+    return FollowedValue(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
+
+
+def unquoted(text: str) -> str:
+    """A literal without its quotes, whichever way its language writes them."""
+    body = text.lstrip("@$rRbBuUfFqL").strip() if text[:1] not in "'\"`" else text
+    for quote in ('"""', "'''"):
+        if body.startswith(quote) and body.endswith(quote) and len(body) >= 6:
+            return body[3:-3][:MAX_CHARS]
+    return body[1:-1][:MAX_CHARS] if len(body) > 1 else body
+
+
+def escaped(text: str) -> str:
+    """What an escape stands for."""
+    body = text[1:]
+    if body[:1] in "xuU" and body[1:].strip("{}"):
+        try:
+            return chr(int(body[1:].strip("{}"), 16))
+        except (ValueError, OverflowError):
+            return text
+    if body.isdigit() and len(body) == 3:
+        return chr(int(body, 8)) if body.strip("01234567") == "" else text
+    return _ESCAPES.get(body, body)
+
+
+# What calls of libraries make of their arguments
+
+
+def join_paths(parts: Sequence[FollowedValue]) -> FollowedValue:
+    """The paths that parts are joined to: an absolute part leaves out what stands before it."""
+    found = []
+    for chosen in chosen_of([part.texts or (HOLE,) for part in parts]):
+        path = ""
+        for part in chosen:
+            absolute = part.startswith("/") or part[1:3] in (":\\", ":/")
+            path = part if absolute or not path else f"{path.rstrip('/')}/{part}"
+        found.append(path[:MAX_CHARS])
+    return texts_of(found)
+
+
+def filled(
+    pattern: FollowedValue, arguments: Sequence[FollowedValue], named: FollowedValue | None = None
+) -> FollowedValue:
+    """A format with its arguments put in, in their order or by their names."""
+    if named is not None and named.members:
+        return texts_of(
+            str(_NAMED_FIELD.sub(lambda match: _of_name(named, match), text)) for text in pattern.known[:MAX_TEXTS]
+        )
+    found = []
+    for text in pattern.known:
+        for chosen in chosen_of([argument.texts or (HOLE,) for argument in arguments]):
+            rest = iter(chosen)
+            pieces, at = [], 0
+            for match in _FIELD.finditer(text):
+                pieces += [text[at : match.start()], next(rest, HOLE)]
+                at = match.end()
+            found.append("".join([*pieces, text[at:]])[:MAX_CHARS])
+    return texts_of(found[:MAX_TEXTS])
+
+
+def _of_name(named: FollowedValue, match: Any) -> str:
+    return (named.member(next(group for group in match.groups() if group)).texts or (HOLE,))[0]
+
+
+def sliced(value: FollowedValue, cut: str) -> FollowedValue:
+    """A part of a text or a list, cut as Python writes it: `1:4`, `::-1`."""
+    numbers = [part.strip() for part in cut.split(":")]
+    if not all(NUMBER.match(number) for number in numbers if number) or not 2 <= len(numbers) <= 3:
+        return UNKNOWN
+    part = slice(*[int(number) if number else None for number in numbers])
+    if part.step == 0:
+        return UNKNOWN
+    return FollowedValue(tuple(text if text == HOLE else text[part] for text in value.texts), value.items[part])
