@@ -22,7 +22,16 @@ from aegis.detect.fold import unpiled
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.followed import HOLE
-from aegis.detect.languages.leaks import WORTH, kinds_told, leaked, may_leak, steals, told_together
+from aegis.detect.languages.leaks import (
+    SHELL_NAME,
+    WORTH,
+    kinds_told,
+    leaked,
+    may_leak,
+    signals_together,
+    steals,
+    told_together,
+)
 from aegis.detect.languages.names import add_aliases
 from aegis.detect.languages.plain import captured
 from aegis.detect.languages.syntax import (
@@ -162,6 +171,8 @@ def _plain(name: str) -> str:
 def _assignment(node: Node) -> Assignment | None:
     left = node.child_by_field_name("left") or node.child_by_field_name("name")
     right = node.child_by_field_name("right") or node.child_by_field_name("value")
+    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
+        right = node.named_children[-1]
     if left is None or right is None:
         return None
     return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
@@ -171,6 +182,9 @@ _SHELL_CALLS: Final = Lazy(
     r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:(?:child_process|cp|shell|shelljs|process|require)\.)*(?:exec|execsync|"
     r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
     r"asyncio\.create_subprocess_shell|call|check_output|check_call)$"
+)
+_STARTS: Final = Lazy(
+    r"(?:^|[.:])(?:exec\.command(?:context)?|processbuilder|popen\w*|capture2e?|capture3|process\.(?:start|spawn)|exec|command)$"
 )
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
@@ -216,17 +230,12 @@ _ENVIRONMENT: Final = Lazy(
     r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
 )
 _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
-_ESCAPES_SANDBOX: Final = Lazy(
-    r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
-    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
+# What another machine sent, as it comes in pieces or at once, and what runs it.
+_COMES_IN: Final = Lazy(
+    r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
+    r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
+    r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
-_DUPLICATES: Final = Lazy(
-    r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"
-)
-_CONNECTS: Final = Lazy(
-    r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
-)
-_SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
 _PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
@@ -235,15 +244,6 @@ _ASKED_FROM_OUTSIDE: Final = Lazy(
     r"^\(\s*(?:(?:flask\.)?request\.(?:args|form|values|json|GET|POST|data|get_json|query_params|cookies|headers)\b|"
     r"req\.(?:query|body|params|headers)\b|(?:m|msg|message|update\.message|event|ctx\.message)\.(?:text|content|body)\b|"
     r"(?:s|sock|conn|client|c)\.recv\()"
-)
-# What another machine sent, as it comes in pieces or at once, and what runs it.
-_COMES_IN: Final = Lazy(
-    r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
-    r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
-    r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
-)
-_FORK: Final = Lazy(
-    r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
 
 
@@ -316,18 +316,13 @@ def analyse_code(
         facts.signals.extend(inner.signals)
         facts.effects.extend(inner.effects)
         facts.statements.extend(inner.statements)
-    if _ESCAPES_SANDBOX.search(text):
-        facts.signals.append(("code.escapes", text[:80]))
-    if _CONNECTS.search(text) and _SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
-        facts.signals.append(("code.reverse", text[:80]))
-    if _FORK.search(text):
-        facts.signals.append(("code.destroys", text[:80]))
+    facts.signals.extend(signals_together(text))
     return facts
 
 
 # What is asked of the name of a call; names come again, so the answers are remembered.
 _ASKED: Final = remembered(
-    one_of(*(pattern.pattern for pattern in (_RUNS_TEXT, _SHELL_CALLS, _UNPICKLES, _SENDS, _PRIVILEGE)))
+    one_of(*(pattern.pattern for pattern in (_RUNS_TEXT, _SHELL_CALLS, _UNPICKLES, _SENDS, _PRIVILEGE, _STARTS)))
 )
 _READS: Final = remembered(one_of("open|read|load|copy|get_contents|path"))
 
@@ -384,11 +379,16 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
     if 1 in asked:
-        if _ASKED_FROM_OUTSIDE.match(call.arguments) or "fetched" in given:
+        told = given
+        if "fetched" in given and _FED.search(call.arguments) and not SHELL_NAME.search(call.arguments):
+            told = _kinds(str(_FED.sub("", call.arguments)), kinds)  # read by a program that runs nothing of it
+        if _ASKED_FROM_OUTSIDE.match(call.arguments) or "fetched" in told:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
         _shell(call, facts, effort, files)
+    elif 5 in asked and "fetched" in _kinds(call.arguments, kinds) and SHELL_NAME.search(call.arguments):
+        facts.signals.append(("code.runs-fetched", shown))
     if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))
     folders = "copy" in name or "archive" in name
@@ -423,6 +423,7 @@ def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None
         _command(script, facts, effort, files)
 
 
+_FED: Final = Lazy(r",\s*(?:input|stdin)\s*[=:]\s*[\w.]+(?:\(\))?")
 _NAMED_ARGUMENTS: Final = Lazy(r"^\(?\s*[\"'][^\"']{1,80}[\"']\s*,\s*[A-Za-z_$][\w$.]*\s*(?:,[^()]{0,200})?\)?$")
 
 
@@ -461,8 +462,8 @@ def _flows(code: Code) -> dict[str, frozenset[str]]:
     kinds: dict[str, frozenset[str]] = {}
     for assignment in code.assignments:
         found = _kinds(assignment.value, kinds)
-        if found:
-            kinds[assignment.name] = kinds.get(assignment.name, frozenset()) | found
+        for match in _NAME.finditer(assignment.name) if found else ():
+            kinds[match.group()] = kinds.get(match.group(), frozenset()) | found
     return kinds
 
 

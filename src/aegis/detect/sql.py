@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -21,6 +20,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.built_sql import built_statements
+from aegis.detect.chosen_rows import always_true, selects_all
 from aegis.detect.facts import Effort
 from aegis.detect.queries import query_effects
 from aegis.detect.resources import place_of
@@ -231,7 +231,7 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
                 _signal("sql.catalogue-union", node, facts)
         elif isinstance(node, (exp.Or, exp.Where)):
             parts = [node.left, node.right] if isinstance(node, exp.Or) else []
-            if any(_always_true(part) for part in parts):
+            if any(always_true(part) for part in parts):
                 _signal("sql.tautology", node, facts)
         elif isinstance(node, (exp.Anonymous, exp.Func)):
             name = _function(node)
@@ -274,7 +274,7 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
         merge = node.find_ancestor(exp.Merge) if isinstance(node.parent, exp.When) else None
         where = node.args.get("where")
         condition = merge.args.get("on") if merge is not None else where.this if where is not None else None
-        if condition is None or _selects_all(condition, node):
+        if condition is None or selects_all(condition, node):
             facts.irreversible = True
             _signal("sql.every-row", node, facts)
             if isinstance(node, exp.Delete):
@@ -295,106 +295,6 @@ def _is_catalogue(table: exp.Table) -> bool:
 def _function(node: exp.Expr) -> str:
     name = node.name if isinstance(node, exp.Anonymous) else node.sql_name() if isinstance(node, exp.Func) else ""
     return name.lower()
-
-
-def _always_true(node: exp.Expr | None) -> bool:
-    """Whether a condition is true whatever the row holds: a constant, or a thing equal to itself."""
-    node = node.unnest() if isinstance(node, exp.Expr) else node
-    if isinstance(node, exp.Boolean):
-        return bool(node.this)
-    if isinstance(node, exp.Literal):
-        return not node.is_string and node.name not in {"0", ""}
-    if isinstance(node, exp.EQ):
-        return (node.left == node.right and not isinstance(node.left, exp.Column)) or node.left == node.right
-    if isinstance(node, exp.Like):
-        return isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal)
-    if isinstance(node, (exp.GT, exp.LT, exp.GTE, exp.LTE, exp.NEQ)):
-        return isinstance(node.left, exp.Literal) and isinstance(node.right, exp.Literal)
-    return False
-
-
-_KEYS: Final = frozenset({"id", "pk", "uuid", "guid", "rowid", "oid", "_id", "ctid", "key"})
-_FEW: Final = 1  # the least that a key is
-_MANY: Final = 999_999  # beyond every key of a table that is worth a range
-
-
-def _selects_all(node: exp.Expr, target: exp.Expr) -> bool:
-    """Whether a condition selects every row: it is always true, or asks what every key or every row of the table is.
-
-    `id > 0`, `id IS NOT NULL`, `name LIKE '%'`, `id IN (SELECT id FROM the_table)`, `EXISTS (SELECT 1 FROM other)`.
-    """
-    node = node.unnest()
-    if isinstance(node, (exp.And, exp.Or)):
-        parts = (_selects_all(part, target) for part in islice(node.flatten(), _MOST_PARTS))
-        return all(parts) if isinstance(node, exp.And) else any(parts)
-    if isinstance(node, exp.Not):
-        held = node.this.unnest()
-        if isinstance(held, exp.Is) and isinstance(held.expression, exp.Null):
-            return _is_key(held.this)
-        return (isinstance(held, exp.Boolean) and not held.this) or _never_true(held)
-    if isinstance(node, (exp.Exists, exp.In)):
-        return _finds_all(node, target)
-    if isinstance(node, (exp.GT, exp.GTE, exp.NEQ)):
-        return (_is_key(node.left) and _below(node.right, isinstance(node, exp.GTE))) or _always_true(node)
-    if isinstance(node, exp.Between):
-        low, high = node.args.get("low"), node.args.get("high")
-        return _is_key(node.this) and _below(low, True) and _number(high) > _MANY
-    if isinstance(node, (exp.Like, exp.ILike)):
-        return isinstance(node.expression, exp.Literal) and set(node.expression.name) == {"%"}
-    return _always_true(node)
-
-
-_MOST_PARTS: Final = 64  # of a condition
-
-
-def _never_true(node: exp.Expr) -> bool:
-    """Whether a condition compares two different constants."""
-    return (
-        isinstance(node, exp.EQ)
-        and isinstance(node.left, exp.Literal)
-        and isinstance(node.right, exp.Literal)
-        and node.left != node.right
-    )
-
-
-def _is_key(node: exp.Expr | None) -> bool:
-    return isinstance(node, exp.Column) and node.name.lower() in _KEYS
-
-
-def _number(node: exp.Expr | None) -> float:
-    text = "" if node is None else node.sql()
-    return float(text) if len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() else 0.0
-
-
-_LONGEST_NUMBER: Final = 20
-
-
-def _below(node: exp.Expr | None, with_it: bool) -> bool:
-    """Whether a number stands below every key; `with_it` where the number itself may be one."""
-    text = "" if node is None else node.sql()
-    return len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() and int(text) < _FEW + with_it
-
-
-def _finds_all(node: exp.Expr, target: exp.Expr) -> bool:
-    """Whether a row is found by a query that narrows nothing, or that looks for itself in its own table."""
-    query = node.args.get("query") if isinstance(node, exp.In) else node.this
-    query = query.unnest() if isinstance(query, exp.Expr) else None
-    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in ("joins", "having", "limit", "group")):
-        return False
-    own, other = target.find(exp.Table), query.find(exp.Table)
-    same = own is not None and other is not None and own.name.lower() == other.name.lower()
-    where = query.args.get("where")
-    if isinstance(node, exp.In):
-        chosen = query.expressions[0] if query.expressions else None
-        is_itself = isinstance(chosen, exp.Column) and chosen.name.lower() == node.this.name.lower()
-        return same and is_itself and where is None
-    if where is None:
-        return True
-    condition = where.this.unnest()
-    if not (same and isinstance(condition, exp.EQ)):
-        return False
-    left, right = condition.left, condition.right
-    return isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.name.lower() == right.name.lower()
 
 
 # What databases keep instead of the passwords of their users.

@@ -213,6 +213,28 @@ def item_name(text: str) -> str:
     return canonical(str(_KEY.sub(r"[\1]", text)))
 
 
+_FAR: Final = 12  # nodes around a binding that are looked at
+_BLOCKS: Final = frozenset({
+    "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
+    "compilation_unit", "statement_list", "block_body", "do", "then",
+})  # fmt: skip
+
+
+def within(node: Node, bound: BoundName) -> bool:
+    """Whether a name stands in what is to become its own value: there it is still what it was."""
+    return not bound.each and bound.value.start_byte <= node.start_byte and node.end_byte <= bound.value.end_byte
+
+
+def holds(bound: Node, use: Node) -> bool:
+    """Whether what a name is bound to is what it is at a later use: the use lies in the block of the binding."""
+    block = bound.parent
+    for _ in range(_FAR):
+        if block is None or block.type in _BLOCKS:
+            break
+        block = block.parent
+    return block is None or (block.start_byte <= use.start_byte and use.end_byte <= block.end_byte)
+
+
 # Functions
 
 _PARAMETER: Final = frozenset({

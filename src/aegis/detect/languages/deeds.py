@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -63,6 +63,10 @@ MOST_CALLS: Final = 2_000  # of one text that are looked at
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
+_SETTINGS: Final = Lazy(
+    r"^(?:\s*(?:#[^\n]*|export\s+\w+=[^\n;&|`]*|alias\s+\w+=[^\n;&|`]*|(?:setopt|bindkey|autoload|complete)\s[^\n;&|`]*)?(?:\n|$))+$"
+)
+_OF_SHELLS: Final = frozenset({".bashrc", ".zshrc", ".profile", ".bash_profile", ".zprofile", ".bash_aliases"})
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
 )
@@ -132,6 +136,7 @@ class _Program:
                 verb, resource, "many" if scope == "one" and len(values) > 1 else scope, tuple(values), "", shown
             )
             for (verb, resource), (scope, values, shown) in self._found.items()
+            if not ((verb, resource) == ("write", "startup") and self._only_sets(values))
         ]
         return ProgramDeeds(
             effects,
@@ -140,6 +145,11 @@ class _Program:
             list(self._statements),
             writes_of(self._written, self._brought, HOLE),
         )
+
+    def _only_sets(self, paths: Iterable[str]) -> bool:
+        """Whether files of a person's shell get nothing but known settings, which are read as what a tool writes."""
+        told = {path: text for path, text in self._written if HOLE not in text}
+        return all(path.rpartition("/")[2] in _OF_SHELLS and _SETTINGS.search(told.get(path, "?")) for path in paths)
 
     def take(self, node: Node) -> None:
         if node.type in SHELLS_OUT:

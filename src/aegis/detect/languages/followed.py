@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Final, NamedTuple
@@ -30,10 +31,13 @@ class FollowedValue(NamedTuple):
 
     @property
     def every(self) -> tuple[str, ...]:
-        """The texts of a value and of its items."""
+        """The texts of a value, of its items, and of their members."""
         found = dict.fromkeys(self.known)
         for item in self.items:
             found.update(dict.fromkeys(item.known))
+            found.update(dict.fromkeys(text for _, one in item.members for text in one.known))
+        for _, value in self.members:
+            found.update(dict.fromkeys(value.every))
         return tuple(found)
 
     def member(self, name: str) -> FollowedValue:
@@ -156,6 +160,14 @@ def _of_name(named: FollowedValue, match: Any) -> str:
     return (named.member(next(group for group in match.groups() if group)).texts or (HOLE,))[0]
 
 
+def repeated(value: FollowedValue, times: str) -> FollowedValue:
+    """A text or a list as often as a number says, at most 64 times."""
+    count = min(int(times[:3]), MAX_ITEMS)
+    if value.items:
+        return FollowedValue((), (value.items * count)[:MAX_ITEMS])
+    return FollowedValue((value.texts[0] * count,)) if len(value.texts) == 1 else UNKNOWN
+
+
 def sliced(value: FollowedValue, cut: str) -> FollowedValue:
     """A part of a text or a list, cut as Python writes it: `1:4`, `::-1`."""
     numbers = [part.strip() for part in cut.split(":")]
@@ -165,3 +177,52 @@ def sliced(value: FollowedValue, cut: str) -> FollowedValue:
     if part.step == 0:
         return UNKNOWN
     return FollowedValue(tuple(text if text == HOLE else text[part] for text in value.texts), value.items[part])
+
+
+_DEEPEST: Final = 6  # objects in each other that are written out
+_BARE: Final = Lazy(r"^(?:-?\d{1,12}|true|false|null)$")
+
+
+def written_out(value: FollowedValue, depth: int = 0) -> str:
+    """A value as JSON, with `VALUE` for what comes from outside."""
+    if depth > _DEEPEST:
+        return '"VALUE"'
+    named = [(key, one) for key, one in value.members if key[:1] != "="]
+    if named:
+        return "{" + ",".join(f'"{key}":{written_out(one, depth + 1)}' for key, one in named)[:MAX_CHARS] + "}"
+    if value.items:
+        return "[" + ",".join(written_out(one, depth + 1) for one in value.items)[:MAX_CHARS] + "]"
+    text = (value.texts or (HOLE,))[0].replace(HOLE, "VALUE")
+    return text.lower() if _BARE.search(text.lower()) else json.dumps(text[:MAX_CHARS])
+
+
+# Conditions of databases, written as objects
+
+_UNLIKE_SIGNS: Final = Lazy(r"^(?:\$|\[?op\.)?(?:ne|not|neq|notequals|isnot)\]?$")
+_ABOVE_SIGNS: Final = Lazy(r"^(?:\$|\[?op\.)?(?:gte?)\]?$")
+_NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "", "0", "-1", "1"})
+
+
+def finds_all(condition: FollowedValue) -> bool:
+    """Whether every part of a condition holds for every row: `{id: {gt: 0}}`, `{_id: {$exists: true}}`."""
+    return bool(condition.members) and all(_holds_always(key.lower(), one) for key, one in condition.members)
+
+
+def _holds_always(key: str, value: FollowedValue) -> bool:
+    if key in ("or", "$or", "[op.or]"):
+        return any(map(finds_all, value.items))
+    if key in ("and", "$and", "[op.and]"):
+        return bool(value.items) and all(map(finds_all, value.items))
+    if not value.members:
+        return False
+    for sign, one in value.members:
+        told = (one.texts or (HOLE,))[0].lower()
+        if _UNLIKE_SIGNS.search(sign.lower()):
+            if HOLE in told or one.members or one.items:
+                return False
+        elif _ABOVE_SIGNS.search(sign.lower()):
+            if told not in _NOTHING or not key.endswith(("id", "pk", "key")):
+                return False
+        elif sign.lower() != "$exists" or told != "true":
+            return False
+    return True

@@ -61,15 +61,27 @@ _OWNED: Final[Mapping[str, tuple[str, ...]]] = {
 _OF_SERVICE: Final = Lazy(
     r"(?:environ(?:\.get)?|getenv|env|ENV|Getenv|EnvironmentVariable|fetch)\W{1,4}(" + "|".join(_OWNED) + r")\b"
 )
+# What a store of secrets gives.
+_STORES: Final = (
+    r"(?i:\bvault\w*\.(?:read|kv)|read_secret|\.secrets\.kv|get_?secret_?value|access_?secret_?version|"
+    r"\bget_?secret\s*\(|secretmanager)"
+)
 _ODD: Final[frozenset[Resource]] = frozenset({"collector", "tunnel", "address", "metadata"})
 _DROPS: Final = "|".join(
     re2.escape(name) for file in builtin_resources() for one in file.hosts for name in one.names if "." in name
 )
 _ADDRESS: Final = rf"://(?:\d+\.\d+\.|\[?[0-9a-f]+:)|@\d+\.\d+\.\d|[/.@](?:{_DROPS})\b"
 _KINDS: Final = tuple(
-    (kind, Lazy(pattern)) for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON))
+    (kind, Lazy(pattern))
+    for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON), ("stored", _STORES))
 )
-WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _PERSON, _ADDRESS)  # one of these stands in every text that leaks
+WORTH: Final = (
+    *_IDENTITY.values(),
+    _VARIABLE,
+    _PERSON,
+    _STORES,
+    _ADDRESS,
+)  # one of these stands in every text that leaks
 _URL: Final = Lazy(
     r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}|(?i:\bhost(?:name)?[\"']?\s*[:=]\s*)[\"'`][\w-]{1,63}(?:\.[\w-]{1,63}){1,8}[\"'`]"
 )
@@ -146,6 +158,8 @@ def leaked(
     carries = "post" in name or "put" in name or "beacon" in name or _BODY.search(arguments) is not None
     if (posts or gets) and is_for_others(kinds):
         found.append(ResourceEffect("send", "credential", "one", (), "", shown))
+    if "stored" in kinds and posts and _ROOMS.search(arguments):
+        found.append(ResourceEffect("send", "credential", "one", (), "", shown))
     named = any(kind.startswith("at ") for kind in kinds)
     if (posts or gets) and (
         (_OF_PERSON.search(arguments) and _NAMED_HOST.search(arguments)) or (person and carries and named)
@@ -202,6 +216,31 @@ _ALL_KEYS: Final = Lazy(
 _DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"](?:DEL|UNLINK)\b")
 
 
+# Connections that check nobody, secrets that go over them, and hosts that are no machine of one's own.
+_UNVERIFIED: Final = Lazy(
+    r"(?i)\bverify(?:_ssl|_mode)?\s*=\s*(?:False|OpenSSL::SSL::VERIFY_NONE)|ssl\s*=\s*False\b|_create_unverified_context|CERT_NONE|"
+    r"rejectUnauthorized[\"']?\s*:\s*(?:false|!1|0)\b|NODE_TLS_REJECT_UNAUTHORIZED[\"'\]]*\s*=\s*[\"']?0|"
+    r"CURLOPT_SSL_VERIFY(?:PEER|HOST)\s*(?:,|=>)\s*(?:false|0)|InsecureSkipVerify:\s*true|SSL_VERIFY_NONE|verify_hostname\s*=>\s*0|"
+    r"ServerCertificate(?:Custom)?Validation\w*\s*\+?=\s*(?:\([^()]*\)|\w+|delegate[^{]{0,80})\s*(?:=>)?\s*\{?\s*(?:return\s+)?true|"
+    r"DangerousAcceptAnyServerCertificateValidator|TrustAll\w*|NoopHostnameVerifier|ALLOW_ALL_HOSTNAME|danger_accept_invalid_certs\(\s*true"
+)
+_GIVES_SECRET: Final = Lazy(
+    r"(?i)(?:password|passwd|pwd|secret|token|api_?key|authorization|card|iban)\\?[\"']?\s*(?::|=>|=|\])|\bauth\s*=|bearer\s"
+)
+_ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu|cloud|bank|[a-z]{2})\b")
+# A group that rules a directory, and what adds to one.
+_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b")
+_ADDS_TO_GROUP: Final = Lazy(
+    r"(?i)MODIFY_(?:ADD|REPLACE)|ldap_mod_(?:add|replace)|\.modify(?:_s)?\s*\(|add_attribute|replace_attribute|Members\.Add\s*\(|"
+    r"add_members|addMember|ModificationItem|ModifyRequest|->modify\("
+)
+# Rooms in which people read.
+_ROOMS: Final = Lazy(
+    r"(?i)hooks\.slack\.com|slack_?webhook|chat[._]?postMessage|discord(?:app)?\.com/api/webhooks|discord_?webhook|api\.telegram\.org|"
+    r"webhook\.office\.com|teams_?webhook"
+)
+
+
 def told_together(
     text: str, effects: Iterable[ResourceEffect], strings: Callable[[str], Iterable[str]]
 ) -> Iterator[ResourceEffect]:
@@ -215,6 +254,10 @@ def told_together(
         found.append(ResourceEffect("send", "environment", "all", (), "", text[:_SHOWN]))
     if _ALL_KEYS.search(text) and _DROPS_KEYS.search(text):
         found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
+    if _UNVERIFIED.search(text) and _GIVES_SECRET.search(text) and _ELSEWHERE.search(text):
+        found.append(ResourceEffect("disable", "trust", "one", (), "", text[:_SHOWN]))
+    if _RULERS.search(text) and _ADDS_TO_GROUP.search(text):
+        found.append(ResourceEffect("escalate", "group", "one", (), "", text[:_SHOWN]))
     if _KILLS.search(text):
         guards = [word for word in strings(text) if service_resource(word, "process") == "defence"]
         if guards:
@@ -229,3 +272,31 @@ def _overwrites_broadly(effect: ResourceEffect) -> bool:
         for value in effect.values
         if _ANY_NAME.search(value) is not None
     )
+
+
+# What gives a shell to the network, leaves its sandbox, or starts itself without end.
+_ESCAPES_SANDBOX: Final = Lazy(
+    r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
+    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
+)
+_DUPLICATES: Final = Lazy(
+    r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"
+)
+_CONNECTS: Final = Lazy(
+    r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
+)
+SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
+_FORK: Final = Lazy(
+    r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
+)
+
+
+def signals_together(text: str) -> Iterator[tuple[str, str]]:
+    """Return the signals of a text that no call of its gives alone, each with the piece that shows it."""
+    shown = text[:_SHOWN]
+    if _ESCAPES_SANDBOX.search(text):
+        yield "code.escapes", shown
+    if _CONNECTS.search(text) and SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
+        yield "code.reverse", shown
+    if _FORK.search(text):
+        yield "code.destroys", shown

@@ -11,6 +11,7 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from tree_sitter import Node
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import BoundName
+from aegis.detect.languages.followed import finds_all, written_out
 from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
     Called,
@@ -48,7 +50,7 @@ _GRAVE_ON_SERVER: Final = Lazy(
     r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
 )
 _ASKS_SERVER: Final = Lazy(
-    r"(?i)psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
+    r"(?i)\bDBI\b|ActiveRecord|\bDB::|Sequel\b|knex|typeorm|JdbcTemplate|EntityManager|\bsqlx\b|database/sql|psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
     r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse"
 )
 _CLOUD: Final = "aws"
@@ -58,6 +60,7 @@ _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _CAPITAL_NAME: Final = Lazy(r"\b([A-Z]\w{2,20})\s*:\s*")  # of a member that no quotes stand around
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
+_MOST_OWNED: Final = 8  # members of a name that are looked at
 
 
 def is_grave(statement: str, text: Callable[[], str]) -> bool:
@@ -96,7 +99,14 @@ def cloud_operations() -> Mapping[str, str]:
         operation = rest.partition(" ")[0]
         if "-" in operation and operation[0] != "-" and "*" not in service + operation and service.isalnum():
             found.setdefault(operation.replace("-", ""), f"{_CLOUD} {service} {operation}")
+    for other, operation in _OF_RESOURCES.items():
+        if operation in found:
+            found.setdefault(other, found[operation])
     return found
+
+
+# Operations of what a library gives as an object of its own, whose kind is left out of the name.
+_OF_RESOURCES: Final = {"authorizeingress": "authorizesecuritygroupingress"}
 
 
 def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> str:
@@ -120,6 +130,9 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
 
 def _in_full(value: Node, scope: NameScope) -> str:
     """A value as it is written, and behind it what the names in it stand for."""
+    followed = scope.value(value)
+    if followed.items or followed.members:
+        return written_out(followed)
     text = text_of(value)[:_LONGEST]
     further = [text_of(one.value) for name in _names_in([text]) for one in scope.bounds_of(name)[:1]]
     return str(_CAPITAL_NAME.sub(r'"\1":', " ".join([text, *further]))).replace("'", '"')
@@ -132,6 +145,7 @@ _NARROWS_NOTHING: Final = Lazy(
     r"(?:text|literal|literal_column|sql|q)?\(?\s*(?:[\"'`]?\s*(?:true|(\d{1,9})[\"']?\s*(?:==?|,)\s*[\"']?\d{1,9}|1|\*)\s*[\"'`]?|true\(\)|)\s*\)?|"
     r"(?:lambda\s+)?\(?\w*\)?\s*(?::|=>|->)\s*(?:true|1\s*==\s*1)|"
     r"[\"'`]\s*(?:[\w.]*\bid\s*(?:>=?|!=|<>)\s*-?[01]|[\w.]{1,60}\s+is\s+not\s+null)\s*[\"'`]|"
+    r"[\"'`][\w.]*\bid\s*(?:>=?|!=|<>)\s*\?[\"'`]\s*,\s*-?[01]|[\"'`]?1\s*=\s*1[\"'`]?|\(?\w+\)?\s*=>\s*\w+\.(?:\w*id)\s*(?:>=?|!=)\s*-?[01]|"
     r"[\w.]*\b(?:id|pk)(?:__gte?\s*=\s*|__isnull\s*=\s*|\s*>=?\s*|\s*!=\s*|[\"']?\s*,\s*[\"'](?:>=?|!=)[\"']\s*,\s*)(?:-?[01]|none|null|false))\s*\)"
 )
 
@@ -139,9 +153,17 @@ _NARROWS_NOTHING: Final = Lazy(
 _LONGEST_CHAIN: Final = 400
 
 
+# The same without a condition in parentheses: what is there in every row is no condition.
+_IS_THERE: Final = Lazy(
+    r"(?i)\.where\.not\(\s*:?[\w\"']*(?:id|email|name|created_at)[\"']?\s*(?::|=>)\s*nil\s*\)|"
+    r"(?:->|::|\.)where_?not_?null\(\s*[\"']\w*(?:id|email|name|created_at)[\"']\s*\)|"
+    r"(?:->|::)where\(\s*[\"']\w*id[\"']\s*,\s*[\"'](?:>=?|!=|<>)[\"']\s*,\s*-?[01]\s*\)"
+)
+
+
 def unnarrowed(chain: str) -> str:
     """A chain of calls with those as `.all()` that narrow what it asks for by a condition that nothing fails."""
-    return str(_NARROWS_NOTHING.sub(".all()", chain))
+    return str(_NARROWS_NOTHING.sub(".all()", _IS_THERE.sub(".all()", chain)))
 
 
 class Chains:
@@ -174,9 +196,29 @@ def ends_of(chain: str) -> str:
 def says(pieces: Sequence[str], parts: Called, scope: NameScope) -> bool:
     """Whether the arguments of a call hold one of the pieces, without blanks and quotes, or what they name does."""
     written = [text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS]]
-    written += [text_of(one.value)[:_LONGEST] for name in _names_in(written) for one in scope.bounds_of(name)[:1]]
+    for name in _names_in(written):
+        written += [text_of(one.value)[:_LONGEST] for one in scope.bounds_of(name)[:1]]
+        written += [text_of(one.whole)[:_LONGEST] for one in scope.of_owner(name)[:_MOST_OWNED]]
     plain = _PLAIN.sub("", ",".join(written)).lower()
+    if any(piece in plain for piece in pieces):
+        return True
+    owned = (one.value for name in _names_in(written[: len(parts.arguments)]) for one in scope.of_owner(name))
+    followed = ",".join(
+        [
+            *(_as_written(one, scope) for one in parts.arguments[:_MOST_OPTIONS]),
+            *(written_out(scope.value(one)) for one in islice(owned, _MOST_OWNED)),
+        ]
+    )
+    plain = _PLAIN.sub("", followed).lower()
     return any(piece in plain for piece in pieces)
+
+
+def _as_written(argument: Node, scope: NameScope) -> str:
+    """An argument as it would be written with what is computed in it put in."""
+    if argument.type in ("keyword_argument", "named_argument", "pair") and argument.named_child_count > 1:
+        sign = "=" if argument.type == "keyword_argument" else ":"
+        return f"{text_of(argument.named_children[0])}{sign}{written_out(scope.value(argument.named_children[-1]))}"
+    return written_out(scope.value(argument))
 
 
 # Modules of which honest programs write out what they call.
@@ -265,12 +307,23 @@ def _loaded(owner: Node, scope: Callable[[], NameScope], aliases: Mapping[str, s
 
 
 def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
-    """Whether a condition selects everything: an object without members, or a name for one."""
+    """Whether a condition selects everything: an object without members, or one whose members narrow nothing."""
     if place >= len(arguments):
         return False
     bound = scope.bounds_of(text_of(arguments[place]))
     node = bound[0].value if len(bound) == 1 and not bound[0].each else arguments[place]
-    return node.type in ("object", "dictionary", "hash") and not node.named_child_count
+    if node.type in ("object", "dictionary", "hash") and not node.named_child_count:
+        return True
+    made = called(node) if node.type in ("object_creation_expression", "new_expression") else None
+    if made is not None and not made.arguments and made.name in _EMPTY_DOCUMENTS:
+        return True
+    value = scope.value(node)
+    only = {key for key, _ in value.members} <= _AROUND
+    return finds_all(value.member("where") if only and value.member("where").members else value)
+
+
+_EMPTY_DOCUMENTS: Final = frozenset({"Document", "BasicDBObject", "BsonDocument"})
+_AROUND: Final = frozenset({"where", "truncate", "force", "cascade", "individualHooks"})  # members beside a condition
 
 
 _NARROW: Final = Lazy(r"[\"'`/]")
@@ -338,15 +391,19 @@ _ENDED: Final = Lazy(
     r"^(?:(?:[bB]egin|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
     r"(?:(?P<deletes>[dD]elete|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
-    r"(?:[_A-Z]\w*|s)?$"
+    r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
+    r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
 )
 _BEGINNINGS: Final = (
     "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
-    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop",
+    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
+    "kick", "deprovision", "ban", "admin_", "users_", "user_", "member",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
 # A call that lists what a service has.
 _LISTED: Final = Lazy(
+    r"\b[A-Z]\w{2,40}(?:::|\.)(?:all|find_each|unscoped|cursor)\b|\.objects\.all\(\)|\.collection\([^()]{1,60}\)\.(?:get|stream|listDocuments|list_documents)\(\)|"
+    r"\b(?:users|members|accounts|customers|channels|repos|projects|teams)_list\s*\(|"
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
     r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
     r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
@@ -390,7 +447,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     listed = next(_listed(parts, scope), "")
     if listed:
         is_deleted = kind is not None and kind.group("deletes") is not None
-        is_disabled = kind is not None and kind.group("disables") is not None
+        is_disabled = kind is not None and (kind.group("disables") or kind.group("removes")) is not None
         if is_deleted:
             yield ResourceEffect("delete", "cloud-resource", "all", (parts.name,), "", listed[:_SHOWN])
         elif is_disabled:

@@ -101,6 +101,7 @@ _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
 _TRY: Final = Lazy(r"\btry\s*\(([^{}]{1,800}?)\)\s*\{")
 _JAVA: Final = (
+    (Lazy(r"(^|[\s(,;=!])(base|params|ref|event|lock|object)([\s.,;)=])"), r"\1\2_\3"),  # words of C#
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
     (Lazy(r"(?m)^(\s*)import\s+(?:static\s+)?([\w.]+)(?:\.\*)?;"), r"\1using \2;"),
@@ -334,6 +335,18 @@ def root_of(node: Node | None) -> Node | None:
     while node is not None and node.parent is not None:
         node = node.parent
     return node
+
+
+_LONGEST_HEREDOC: Final = 8_192
+
+
+def behind_line(node: Node) -> str:
+    """The text of a here-document of Ruby, which stands behind the line that it begins in."""
+    end = text_of(node).lstrip("<~-").strip("'\"`")
+    whole = root_of(node)
+    after = (b"" if whole is None else whole.text or b"")[node.end_byte : node.end_byte + _LONGEST_HEREDOC]
+    lines = [line.strip() for line in after.decode("utf-8", "replace").split("\n")[1:]]
+    return "\n".join(lines[: lines.index(end)] if end in lines else lines)
 
 
 def member_parts(node: Node) -> tuple[Node | None, Node | None]:

@@ -12,7 +12,8 @@ from typing import Final
 
 from tree_sitter import Node
 
-from aegis.detect.languages.bindings import BoundName, item_name
+from aegis.core.patterns import Lazy
+from aegis.detect.languages.bindings import BoundName, holds, item_name, within
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -26,12 +27,13 @@ from aegis.detect.languages.followed import (
     escaped,
     filled,
     join_paths,
+    repeated,
     sliced,
     texts_of,
     union,
     unquoted,
 )
-from aegis.detect.languages.syntax import Called, called, canonical, member_parts, text_of, unwrapped
+from aegis.detect.languages.syntax import Called, behind_line, called, canonical, member_parts, text_of, unwrapped
 
 MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_500  # expressions that are looked at for one text: bounds what many names for one thing cost
@@ -88,6 +90,10 @@ _SUBSCRIPTS: Final = frozenset({
     "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
     "element_access_expression", "hash_element_expression", "array_element_expression",
 })  # fmt: skip
+_LITERALS: Final = frozenset({
+    "true", "false", "none", "null", "nil", "boolean", "boolean_literal", "null_literal", "integer", "number",
+    "int_literal", "decimal_integer_literal", "integer_literal",
+})  # fmt: skip
 _PAIRS: Final = frozenset({"array_element_initializer", "keyed_element"})
 _COMPREHENSIONS: Final = frozenset({"generator_expression", "list_comprehension", "set_comprehension"})
 _OBJECTS: Final = frozenset({"dictionary", "object", "hash", "anonymous_hash_expression"})
@@ -100,10 +106,7 @@ _ARMS: Final = frozenset({
     "match_block",
 })  # fmt: skip
 _MOST_ARMS: Final = 16
-_BLOCKS: Final = frozenset({
-    "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
-    "compilation_unit", "statement_list", "block_body", "do", "then",
-})  # fmt: skip
+_FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _ROOTS: Final = (("/",), ("C:/",))
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
@@ -118,6 +121,7 @@ class NameScope:
         self._names = names
         self._of_call = of_call
         self._memo: dict[int, FollowedValue] = {}
+        self._owned: dict[str, list[BoundName]] | None = None
         self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
         self._steps, self._open = MAX_STEPS, 0
 
@@ -142,6 +146,16 @@ class NameScope:
         """What a name may be, wherever it is asked for."""
         return union(self._bound(one, 1) for one in self.bounds_of(name))
 
+    def of_owner(self, owner: str) -> Sequence[BoundName]:
+        """What the members and items of a name get, one by one: `body.spec = ...`, `policy.bindings.append(...)`."""
+        if self._owned is None:
+            self._owned = {}
+            for name, several in self._names.items():
+                head, dot, _ = name.replace("[", ".").partition(".")
+                if dot:
+                    self._owned.setdefault(head, []).extend(several[:MAX_TEXTS])
+        return self._owned.get(owner, ())
+
     def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
         memo, before = self._memo, self._given
@@ -155,6 +169,8 @@ class NameScope:
         kind = node.type
         if kind in _STRINGS and kind != "array":
             return texts_of(self._string(node, depth))
+        if kind == "heredoc_beginning":
+            return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
         if kind == "concatenated_string" or kind == "chained_string":
             return self._joined([self.value(child, depth) for child in node.named_children])
         if kind in _NAMES and not (kind == "array" and text_of(node)[:1] == "["):
@@ -214,8 +230,8 @@ class NameScope:
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
         if kind in ("autoquoted_bareword", "simple_symbol", "hash_key_symbol"):
             return FollowedValue((text_of(node).strip(":"),))
-        if kind in ("integer", "number", "int_literal", "decimal_integer_literal", "integer_literal"):
-            return FollowedValue((text_of(node),))
+        if kind in _LITERALS:
+            return FollowedValue((text_of(node).lower(),))
         return UNKNOWN
 
     def _string(self, node: Node, depth: int) -> list[str]:
@@ -283,12 +299,12 @@ class NameScope:
             made = self._of_call(Called(None, name, (), is_name=True), self)
             return UNKNOWN if made is None else made
         before = [
-            one for one in bounds if one.given or (one.whole.start_byte < node.start_byte and not _within(node, one))
+            one for one in bounds if one.given or (one.whole.start_byte < node.start_byte and not within(node, one))
         ]
         chosen: list[BoundName] = []
         for one in reversed(before):
             chosen.append(one)
-            if not (one.each or one.given) and _holds(one.whole, node):  # what is added to is a part of what it is then
+            if not (one.each or one.given) and holds(one.whole, node):  # what is added to is a part of what it is then
                 break
         return union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
@@ -324,8 +340,8 @@ class NameScope:
             return filled(one, list(other.items) or [other], other)
         if sign in ("||", "??", "or", "//"):
             return union(part for part in (one, other) if part.known)
-        if sign == "*" and one.texts and len(one.texts) == 1 and other.texts and other.texts[0].isdigit():
-            return FollowedValue((one.texts[0] * min(int(other.texts[0][:3]), 64),))
+        if sign in ("*", "x") and other.texts and other.texts[0].isdigit():
+            return repeated(one, other.texts[0])
         return UNKNOWN
 
     def _joined(self, parts: Sequence[FollowedValue]) -> FollowedValue:
@@ -369,7 +385,7 @@ class NameScope:
                 members.append(((*self.value(one, depth).texts, "")[0], self.value(other, depth)))
         for pair in children[:MAX_ITEMS]:
             if pair.type in _SPREADS and pair.named_child_count:
-                members += self.value(pair.named_children[0], depth).members
+                members += self.value(pair.named_children[0], depth).members or (("...", UNKNOWN),)
                 continue
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
             if key is None and pair.type in _PAIRS and pair.named_child_count == 2:
@@ -383,7 +399,8 @@ class NameScope:
             if pair.type == "shorthand_property_identifier":
                 members.append((text_of(pair), self.value(pair, depth)))
             if key is not None and value is not None:
-                known = self.value(key, depth).known if key.type in _STRINGS else (text_of(key).strip("'\":"),)
+                names = node.type == "dictionary" and key.type in _NAMES  # of Python, whose keys are expressions
+                known = self.value(key, depth).known if key.type in _STRINGS or names else (text_of(key).strip("'\":"),)
                 members.append((known[0] if known else "", self.value(value, depth)))
         return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
 
@@ -465,21 +482,6 @@ def _elements(found: FollowedValue, one: BoundName) -> Sequence[FollowedValue]:
         pairs = [FollowedValue((), (FollowedValue((key,)), value)) for key, value in found.members]
         return pairs if one.part else [pair.items[one.whole.type == "foreach_statement"] for pair in pairs]
     return [found] if found.known[:1] in _ROOTS else []
-
-
-def _within(node: Node, bound: BoundName) -> bool:
-    """Whether a name stands in what is to become its own value: there it is still what it was."""
-    return not bound.each and bound.value.start_byte <= node.start_byte and node.end_byte <= bound.value.end_byte
-
-
-def _holds(bound: Node, use: Node) -> bool:
-    """Whether what a name is bound to is what it is at a later use: the use lies in the block of the binding."""
-    block = bound.parent
-    for _ in range(MAX_DEPTH):
-        if block is None or block.type in _BLOCKS:
-            break
-        block = block.parent
-    return block is None or (block.start_byte <= use.start_byte and use.end_byte <= block.end_byte)
 
 
 def _sign(node: Node, left: Node, right: Node) -> str:
