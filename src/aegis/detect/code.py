@@ -212,7 +212,8 @@ _FETCHED: Final = Lazy(
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
-    r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)"
+    r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
+    r"\brequest\.(?:get_json|json\b|form\b|args\b)|\breq\.(?:body|query|params)\b"
 )
 _DECODED: Final = Lazy(
     r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"

@@ -61,6 +61,9 @@ _CODE_TOOL: Final = frozenset({
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
     "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex",
 })  # fmt: skip
+# Programs that a service runs for others, and what puts them there: `lambda_update`.
+_HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})
+_DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
 # Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
 _HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "browser", "devtools", "cargo", "spring"})
 _CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
@@ -221,7 +224,7 @@ def executes(tool: str) -> TextRole | None:
     found = set(words)
     if found & _SQL_TOOL:
         return "sql"
-    if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES):
+    if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
         return "code"
     if found & _SHELL_TOOL:
         return "command"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -51,6 +52,7 @@ from aegis.detect.shell.uses import is_key, written_value
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, to what they are called on
+_GIT_WORDS: Final = frozenset({"push", "reset", "clean", "raw", "filter_branch", "update_ref", "reflog", "config"})
 _ENTERS: Final = frozenset({"chdir", "setcurrentdirectory"})
 _HANDED: Final = frozenset({
     "call",
@@ -161,6 +163,8 @@ class _Program:
         last = called_name(node).lower()
         if last in _HANDED:
             self._hand(called(node), node)
+        if last in _GIT_WORDS and "git" in self._text():
+            self._git(called(node))
         if last in _ENTERS:
             for one in arguments_of(node)[:1]:
                 self._folder = next(iter(self.scope().value(one).known), "")
@@ -183,6 +187,16 @@ class _Program:
                 for entry in entries:
                     self._do(entry, parts, node)
                 return
+
+    def _git(self, parts: Called) -> None:
+        """Take a command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""
+        owner = text_of(parts.receiver).lower() if parts.receiver is not None else ""
+        if not owner.endswith(("git", "git()", "repo")):
+            return
+        given = [self.scope().value(one) for one in parts.arguments if one.type not in KEYWORDS]
+        words = [text for one in given for item in (one.items or (one,)) for text in item.known[:1]]
+        first = [] if parts.name == "raw" else [parts.name.replace("_", "-")]
+        self._command(shlex.join(["git", *first, *words]))
 
     def _looks_up(self, node: Node) -> bool:
         """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""
@@ -225,6 +239,7 @@ class _Program:
             if function.end_byte - function.start_byte >= _SHOWN:
                 continue
             rest = plain if named is not None else plain[1:] if not at else [*plain[:1], *plain[2:]]
+            rest = [*rest, *(one for one in parts.arguments if parts.name == "partial" and one.type in KEYWORDS)]
             if not rest and listed is not None:
                 rest = list(listed.named_children)
             self._hand_on(handed_names(function, self.scope, self._names.aliases), rest, parts, node)
@@ -394,7 +409,9 @@ class _Program:
         if verb in ("read", "expose") and secret and not path.rpartition("/")[2].startswith(".env"):
             self._add(verb, "credential", "one", path, shown)
             return
-        if verb == "expose":  # to be read: only a secret is not for everybody
+        if verb == "expose":  # to be read: only a secret is not for everybody, and what a whole folder may hold
+            if place is not None and place.whole:
+                self._add(verb, place.resource, "all", path, shown)
             return
         if verb == "write" and path.startswith("\\\\"):  # a folder that another machine shares
             reached = host_place(path.strip("\\").partition("\\")[0])

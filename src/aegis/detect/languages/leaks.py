@@ -213,6 +213,7 @@ _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*
 _ALL_KEYS: Final = Lazy(
     r"(?i)redis\.p?call\(\s*['\"](?:KEYS['\"]\s*,\s*['\"]\*['\"]|SCAN['\"][^)]{0,80}MATCH['\"]\s*,\s*['\"]\*['\"])"
 )
+_SCANS_ALL: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"]SCAN['\"][^)]{0,80}\)")
 _DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"](?:DEL|UNLINK)\b")
 
 
@@ -230,6 +231,8 @@ _GIVES_SECRET: Final = Lazy(
 _ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu|cloud|bank|[a-z]{2})\b")
 # A group that rules a directory, and what adds to one.
 _RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b")
+# Roles of Microsoft's directory that give all others: Global Administrator, Privileged Role Administrator.
+_ROLE_OF_ALL: Final = Lazy(r"(?i)62e90394-69f5-4237-9190-012177145e10|e8611ab8-c189-46e8-94e1-60213ab1f814")
 _ADDS_TO_GROUP: Final = Lazy(
     r"(?i)MODIFY_(?:ADD|REPLACE)|ldap_mod_(?:add|replace)|\.modify(?:_s)?\s*\(|add_attribute|replace_attribute|Members\.Add\s*\(|"
     r"add_members|addMember|ModificationItem|ModifyRequest|->modify\("
@@ -252,10 +255,14 @@ def told_together(
         found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
     if _MAILS.search(text) and _WHOLE_ENVIRONMENT.search(text):
         found.append(ResourceEffect("send", "environment", "all", (), "", text[:_SHOWN]))
-    if _ALL_KEYS.search(text) and _DROPS_KEYS.search(text):
+    scanned = _SCANS_ALL.search(text)
+    every = _ALL_KEYS.search(text) is not None or (scanned is not None and "match" not in scanned.group().lower())
+    if every and _DROPS_KEYS.search(text):
         found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
     if _UNVERIFIED.search(text) and _GIVES_SECRET.search(text) and _ELSEWHERE.search(text):
         found.append(ResourceEffect("disable", "trust", "one", (), "", text[:_SHOWN]))
+    if _ROLE_OF_ALL.search(text) and "roleAssignments" in text:
+        found.append(ResourceEffect("permit", "cloud-identity", "all", (), "", text[:_SHOWN]))
     if _RULERS.search(text) and _ADDS_TO_GROUP.search(text):
         found.append(ResourceEffect("escalate", "group", "one", (), "", text[:_SHOWN]))
     if _KILLS.search(text):

@@ -75,7 +75,9 @@ _ADDED_TO: Final = frozenset({"identifier", "member_access_expression", "member_
 _RECORD_MAKERS: Final = frozenset({"new", "define", "namedtuple"})
 _RECORDS: Final = frozenset({"Struct.new", "Data.define", "namedtuple", "collections.namedtuple"})  # make a class
 _BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
-_LISTS_FOR: Final = frozenset({"each_child", "foreach", "glob", "each_entry"})  # `Dir.foreach(path) { |name| ... }`
+_LISTS_FOR: Final = frozenset(
+    {"each_child", "foreach", "glob", "each_entry", "find"}
+)  # `Dir.foreach(path) { |name| ... }`
 
 
 class ProgramNames:

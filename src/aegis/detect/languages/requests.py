@@ -388,8 +388,8 @@ _SHOWN: Final = 80
 
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
-    r"^(?:(?:[bB]egin|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
+    r"^(?:(?:[bB]egin|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
+    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
     r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
@@ -397,11 +397,12 @@ _ENDED: Final = Lazy(
 _BEGINNINGS: Final = (
     "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
     "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
-    "kick", "deprovision", "ban", "admin_", "users_", "user_", "member",
+    "kick", "deprovision", "ban", "admin_", "users_", "user_", "member", "start", "dbremovetable",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
 # A call that lists what a service has.
 _LISTED: Final = Lazy(
+    r"\bdbListTables\s*\(|\bGetPropertiesOf\w{2,30}\s*\(|\bContainerList\s*\(|"
     r"\b[A-Z]\w{2,40}(?:::|\.)(?:all|find_each|unscoped|cursor)\b|\.objects\.all\(\)|\.collection\([^()]{1,60}\)\.(?:get|stream|listDocuments|list_documents)\(\)|"
     r"\b(?:users|members|accounts|customers|channels|repos|projects|teams)_list\s*\(|"
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
@@ -417,6 +418,9 @@ _PICKED: Final = Lazy(
     r"(?i)filter|prefix|query|\bq\b|where|tag|label|status|state|search|since|before|until|older|newer|created|expired|stale|"
     r"limit\W+1\b|max_?results?\W+1\b|page_?size\W+1\b|startswith|endswith|\bname\b|pattern|match|selector"
 )
+_SEVERAL: Final = Lazy(r"(?:[a-rt-z]s|[mM]any|[aA]ll|[bB]atch)$")  # what is asked to end several at once
+# Conditions that only leave some out.
+_LEFT_OUT: Final = Lazy(r"\bif\s+not\s+[^\[\]]{1,80}\]?|\bif\s+\w+\s*!=\s*[\"'\w]{1,40}")
 _SMALL_THINGS: Final = Lazy(
     r"(?i)te?mp|test|mock|cache|session|cookie|notification|bookmark|draft|preview|listener|handler|breakpoint|marker|"
     r"listOf\b|element|child|rows?\b|cells?\b|shapes?\b|slides?\b|annotation|comment|reaction|message|timer|watch|job|task|run|artifact|webhook|dir\b|files?\b|"
@@ -439,7 +443,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     kind = _ENDED.search(parts.name)
     name = names[0] if names else ""
     if (
-        parts.receiver is None
+        (parts.receiver is None and name != "dbremovetable")
         or (kind is None and _UNDONE.search(name) is None)
         or _SMALL_THINGS.search(name) is not None
     ):
@@ -461,9 +465,9 @@ def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
     texts = [text_of(one)[:_LONGEST_CHAIN] for one in (parts.receiver, *parts.arguments[:_MOST_NAMES])]
     for item in _names_in(texts):
         for one in scope.bounds_of(item):
-            if one.each:
+            if one.each or _SEVERAL.search(parts.name):
                 text = _source(one, scope)
-                plain = _ALL_OF_USE.sub("", text)
+                plain = _LEFT_OUT.sub("", _ALL_OF_USE.sub("", text))
                 if _LISTED.search(plain) and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
                     yield text
 
