@@ -46,7 +46,7 @@ _RIGHTS: Final = frozenset(
     {"ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_RAWIO", "NET_ADMIN", "BPF"}
 )
 # What one of must stand in a call whose members are worth a walk; the names of members among it.
-_MAY_TELL: Final = one_of(
+may_tell: Final = one_of(
     r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
@@ -89,7 +89,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
         if not change.field:
             unread = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
             found.append(Told(change.pointer, unread))
-    telling = _MAY_TELL(together)
+    telling = may_tell(together)
     if requests or telling:
         for pointer, value in _objects(arguments):
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
@@ -444,10 +444,14 @@ def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:
             method = word
         elif not url and ("://" in word or (":" in word and "/" in word)) and word[0] not in "-{@":
             url = word if "://" in word else f"http://{word}"
-    if not url or not (method or body):
-        return
-    path = "/" + url.partition("://")[2].partition("/")[2]
-    told: dict[str, Any] = {"method": method or "POST", "path": path, "tool": url}
+    if url and (method or body):
+        yield from asked(method or "POST", url, body)
+
+
+def asked(method: str, url: str, body: str) -> Iterator[ResourceEffect]:
+    """What a request does, whoever makes it."""
+    path = f"/{url.partition('://')[2].partition('/')[2]}" if "://" in url else url
+    told: dict[str, Any] = {"method": method, "path": path, "tool": url}
     value = parsed_json(body) if body[:1] in ("{", "[") else None
     if value is not None:
         told["body"] = value

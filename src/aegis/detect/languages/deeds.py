@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -34,6 +33,7 @@ from aegis.detect.languages.requests import (
     sweeps,
     unnarrowed,
 )
+from aegis.detect.languages.service_calls import ServiceCalls
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
     Called,
@@ -52,7 +52,6 @@ from aegis.detect.shell.uses import is_key, written_value
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, to what they are called on
-_GIT_WORDS: Final = frozenset({"push", "reset", "clean", "raw", "filter_branch", "update_ref", "reflog", "config"})
 _ENTERS: Final = frozenset({"chdir", "setcurrentdirectory"})
 _HANDED: Final = frozenset({
     "call",
@@ -110,6 +109,7 @@ class _Program:
         self._language = language
         self._names = ProgramNames(nodes, language, aliases, MOST_CALLS)
         self._nodes = nodes
+        self._services = ServiceCalls(self._names.functions, self.scope, self._text)
         self._chains = Chains(list(nodes.get("call", ()))[:MOST_CALLS])
         self._scope: NameScope | None = None
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
@@ -141,7 +141,7 @@ class _Program:
             if not ((verb, resource) == ("write", "startup") and self._only_sets(values))
         ]
         return ProgramDeeds(
-            effects,
+            [*effects, *self._services.effects()],
             list(self._commands),
             list(self._programs),
             list(self._statements),
@@ -163,8 +163,9 @@ class _Program:
         last = called_name(node).lower()
         if last in _HANDED:
             self._hand(called(node), node)
-        if last in _GIT_WORDS and "git" in self._text():
-            self._git(called(node))
+        command = self._services.take(last, node)
+        if command is not None:
+            self._command(command)
         if last in _ENTERS:
             for one in arguments_of(node)[:1]:
                 self._folder = next(iter(self.scope().value(one).known), "")
@@ -187,16 +188,6 @@ class _Program:
                 for entry in entries:
                     self._do(entry, parts, node)
                 return
-
-    def _git(self, parts: Called) -> None:
-        """Take a command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""
-        owner = text_of(parts.receiver).lower() if parts.receiver is not None else ""
-        if not owner.endswith(("git", "git()", "repo")):
-            return
-        given = [self.scope().value(one) for one in parts.arguments if one.type not in KEYWORDS]
-        words = [text for one in given for item in (one.items or (one,)) for text in item.known[:1]]
-        first = [] if parts.name == "raw" else [parts.name.replace("_", "-")]
-        self._command(shlex.join(["git", *first, *words]))
 
     def _looks_up(self, node: Node) -> bool:
         """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""

@@ -180,20 +180,33 @@ def sliced(value: FollowedValue, cut: str) -> FollowedValue:
 
 
 _DEEPEST: Final = 6  # objects in each other that are written out
-_BARE: Final = Lazy(r"^(?:-?\d{1,12}|true|false|null)$")
+_MOST_VALUES: Final = 400  # of one value that is written out, whatever stands in it several times
+_BARE: Final = Lazy(r"^(?:-?(?:0|[1-9]\d{0,11})|true|false|null|none|nil)$")
+_WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "null": None, "none": None, "nil": None}
 
 
-def written_out(value: FollowedValue, depth: int = 0) -> str:
-    """A value as JSON, with `VALUE` for what comes from outside."""
-    if depth > _DEEPEST:
-        return '"VALUE"'
+def plain(value: FollowedValue) -> Any:
+    """A value as lists, dictionaries, texts and numbers, with `VALUE` for what comes from outside."""
+    return _plain(value, 0, [_MOST_VALUES])
+
+
+def _plain(value: FollowedValue, depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if depth > _DEEPEST or left[0] < 0:
+        return "VALUE"
     named = [(key, one) for key, one in value.members if key[:1] != "="]
     if named:
-        return "{" + ",".join(f'"{key}":{written_out(one, depth + 1)}' for key, one in named)[:MAX_CHARS] + "}"
+        return {key: _plain(one, depth + 1, left) for key, one in named}
     if value.items:
-        return "[" + ",".join(written_out(one, depth + 1) for one in value.items)[:MAX_CHARS] + "]"
+        return [_plain(one, depth + 1, left) for one in value.items]
     text = (value.texts or (HOLE,))[0].replace(HOLE, "VALUE")
-    return text.lower() if _BARE.search(text.lower()) else json.dumps(text[:MAX_CHARS])
+    bare = text.lower() if _BARE.search(text.lower()) is not None else ""
+    return text if not bare else _WORDS[bare] if bare in _WORDS else int(bare)
+
+
+def written_out(value: FollowedValue) -> str:
+    """A value as JSON, with `VALUE` for what comes from outside."""
+    return json.dumps(plain(value), ensure_ascii=False)
 
 
 # Conditions of databases, written as objects

@@ -36,7 +36,8 @@ from aegis.detect.languages.followed import (
 from aegis.detect.languages.syntax import Called, behind_line, called, canonical, member_parts, text_of, unwrapped
 
 MAX_DEPTH: Final = 12  # expressions inside each other that are followed
-MAX_STEPS: Final = 1_500  # expressions that are looked at for one text: bounds what many names for one thing cost
+MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds what many names for one thing cost
+_MOST_OF_ONE: Final = 200  # ... and for one value of it
 
 
 _STRINGS: Final = frozenset({
@@ -123,15 +124,16 @@ class NameScope:
         self._memo: dict[int, FollowedValue] = {}
         self._owned: dict[str, list[BoundName]] | None = None
         self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
-        self._steps, self._open = MAX_STEPS, 0
+        self._steps, self._open, self._here = MAX_STEPS, 0, 0
 
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
         known = self._memo.get(node.id)
         if known is not None:
             return known
-        if depth > MAX_DEPTH or self._steps <= 0 or self._open > 4 * MAX_DEPTH:  # functions in each other begin anew
-            return UNKNOWN
+        self._here = _MOST_OF_ONE if not self._open else self._here - 1
+        if depth > MAX_DEPTH or min(self._steps, self._here) <= 0 or self._open > 4 * MAX_DEPTH:
+            return UNKNOWN  # functions in each other begin anew
         self._steps, self._open = self._steps - 1, self._open + 1
         self._memo[node.id] = UNKNOWN  # a name that is made of itself
         found = self._memo[node.id] = self._value(unwrapped(node), depth + 1)

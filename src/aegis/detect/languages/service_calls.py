@@ -1,0 +1,234 @@
+"""What a program asks of services: requests to their interfaces, and calls of their libraries with named arguments.
+
+A call such as `drive.permissions().create(body={"type": "anyone"})` says what a tool of that name and with these
+arguments would say.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Container, Iterator, Mapping
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from tree_sitter import Node
+
+from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
+from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue, plain, written_out
+from aegis.detect.languages.syntax import Called, called, text_of
+from aegis.detect.languages.values import NameScope
+from aegis.detect.structured import asked, may_tell, structured_effects
+from aegis.detect.tool_deeds import speaks
+
+
+class ServiceRequest(NamedTuple):
+    """One request: its method in capitals, its address, and what is sent as JSON or as it stands; empty for nothing."""
+
+    method: str
+    url: str
+    body: str = ""
+
+
+REQUESTING: Final = frozenset({
+    "get", "post", "put", "patch", "delete", "request", "fetch", "axios", "got", "ajax", "send_request", "newrequest",
+    "newrequestwithcontext", "deleteasync", "postasync", "putasync", "patchasync", "postasjsonasync", "putasjsonasync",
+    "patchasjsonasync", "httprequestmessage", "method", "exchange", "getforobject", "postforobject", "del",
+    "setrequestmethod", "urlopen", "stream", "new",
+})  # fmt: skip
+_METHODS: Final = ("DELETE", "PATCH", "POST", "PUT", "GET")
+_METHOD: Final = Lazy(r"(?i)^(?:http\.?method\.?)?(delete|patch|post|put|get)$")
+_ADDRESS: Final = Lazy(r"^(?:\w+://|/[\w.{$-]|VALUE/)")
+_BODIES: Final = ("json", "body", "data", "payload", "content", "form_params", "form")
+_SAID: Final = ("method", "type")
+_PLACES: Final = ("url", "uri", "endpoint", "path")
+_CLIENTS: Final = Lazy(r"(?i)http|client|session|\bapi|axios|rest|request|agent|\bgot\b|conn|octokit|guzzle")
+_OFTEN: Final = frozenset({"get", "new", "request", "method", "stream", "del"})  # called for much else
+_SHOWS_ADDRESS: Final = Lazy(r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d")
+_LONGEST: Final = 600  # characters of an address
+_BUILT: Final = Lazy(r"(?i)newBuilder\s*\(|\.uri\s*\(|HttpRequest|Request\.Builder|\.url\s*\(")
+_MOST_ABOVE: Final = 6  # calls of a chain that builds one request
+_SPLATS: Final = frozenset({"dictionary_splat", "hash_splat_argument"})
+_NAMED: Final = frozenset({"keyword_argument", "named_argument", "pair", *_SPLATS})
+
+
+def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> ServiceRequest | None:
+    """The request that a call makes; `None` where it makes none, or where its address is not known."""
+    name = parts.name.lower()
+    method = next((one for one in _METHODS if name.startswith(one.lower())), "DELETE" if name == "del" else "")
+    url, body = "", UNKNOWN
+    bare = parts.receiver is not None and _CLIENTS.search(text_of(parts.receiver)[-_LONGEST_OWNER:]) is not None
+    given = [(one, scope().value(one)) for one in parts.arguments[:6] if one.type not in _NAMED]
+    for one, value in given:
+        word = _METHOD.search(value.known[0] if value.known else text_of(one)[:24])
+        if word is not None and not url:
+            method = word.group(1).upper()
+        elif not url and (text := _address(value, bare=bare)):
+            url = text
+        elif value.members:
+            method, url, body = _of_options(value, method, url)
+        elif url and value.known:
+            body = value
+    for key, value in _named(parts, scope):
+        if key in _SAID and value.known:
+            method = value.known[0].upper()
+        elif key in _PLACES and not url:
+            url = _address(value, bare=True)
+        elif key in _BODIES:
+            body = value
+    if not url and name in _BUILDING and parts.receiver is not None:
+        url = _built(parts.receiver, scope)
+        body = given[0][1] if given and not body.known else body
+    if not url:
+        return None
+    sent = "" if body == UNKNOWN else written_out(body) if body.members or body.items else (*body.known, "")[0]
+    return ServiceRequest(method if method in _METHODS else "POST" if sent else "GET", url, sent.replace(HOLE, "VALUE"))
+
+
+_BUILDING: Final = frozenset({"delete", "post", "put", "patch", "method"})  # what ends the chain that builds a request
+
+
+def _built(receiver: Node, scope: Callable[[], NameScope]) -> str:
+    """The address that the calls before the last give to what builds a request."""
+    if _BUILT.search(text_of(receiver)[:_LONGEST]) is None:
+        return ""
+    waiting = [receiver]
+    for one in waiting[:_MOST_ABOVE]:
+        listed = one.child_by_field_name("arguments")
+        for argument in () if listed is None else listed.named_children:
+            text = _address(scope().value(argument), bare=True)
+            if text:
+                return text
+        waiting += one.named_children[:2]
+    return ""
+
+
+def _of_options(value: FollowedValue, method: str, url: str) -> tuple[str, str, FollowedValue]:
+    """What an object of options says of a request, or what is sent where it says nothing of it."""
+    said = next((value.member(name) for name in _SAID if value.member(name).known), None)
+    if said is not None and _METHOD.search(said.known[0]):
+        method = said.known[0].upper()
+    where = next((value.member(name) for name in _PLACES if value.member(name).known), None)
+    if not url and where is not None:
+        url = _address(where, bare=True)
+    held = next((value.member(name) for name in _BODIES if value.member(name) != UNKNOWN), None)
+    options = said is not None or held is not None or value.member("headers") != UNKNOWN
+    return method, url, held or (UNKNOWN if options else value)
+
+
+def _named(parts: Called, scope: Callable[[], NameScope]) -> Iterator[tuple[str, FollowedValue]]:
+    for one in parts.arguments[:12]:
+        if one.type in _SPLATS and one.named_child_count:
+            yield from scope().value(one.named_children[0]).members
+        elif one.type in _NAMED and one.named_child_count > 1:
+            yield text_of(one.named_children[0]).strip(":'\""), scope().value(one.named_children[-1])
+
+
+def _address(value: FollowedValue, *, bare: bool) -> str:
+    """The address that a value is; what stands before its path may come from outside, or be left out if `bare`."""
+    text = (*value.known, "")[0][:_LONGEST].replace(HOLE, "VALUE")
+    if _ADDRESS.search(text) is None or "\n" in text or " " in text:
+        return ""
+    if text[0] == "/" and not bare:  # of a file
+        return ""
+    return text[text.index("/") :] if text.startswith("VALUE/") else text
+
+
+class LibraryCall(NamedTuple):
+    """A call of a library as a call of a tool: the words of its name, and its arguments, also as JSON."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    text: str
+
+
+_OBJECTS: Final = frozenset({"object", "dictionary", "hash", "array_creation_expression"})
+_WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
+_LONGEST_CALL: Final = 4_000  # characters of a call that is read so
+_GIVEN: Final = Lazy(r"\([^()]*\)?")
+_LONGEST_OWNER: Final = 120
+_MOST_WORDS: Final = 4  # of what a method is called on
+
+
+def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> LibraryCall | None:
+    """A method of a library that is called with named arguments; `None` for every other call."""
+    if parts.receiver is None or node.end_byte - node.start_byte > _LONGEST_CALL:
+        return None
+    owner = [match.group() for match in _WORD.finditer(_GIVEN.sub("", text_of(parts.receiver)[-_LONGEST_OWNER:]))]
+    tool = "_".join([*owner[-_MOST_WORDS:], parts.name])
+    if not speaks(tool) and not may_tell(text_of(node)):
+        return None
+    members: dict[str, FollowedValue] = dict(_named(parts, scope))
+    for one in parts.arguments[:6]:
+        if one.type in _OBJECTS:
+            members.update(scope().value(one).members)
+    if not members:
+        return None
+    arguments = plain(FollowedValue((), (), tuple(members.items())))
+    return LibraryCall(tool, arguments, json.dumps(arguments))
+
+
+Asked = ServiceRequest | LibraryCall
+_MOST_ASKED: Final = 24  # requests and calls of one text
+_MOST_TRIED: Final = 16  # calls of libraries among them
+_GIT_WORDS: Final = frozenset({"push", "reset", "clean", "raw", "filter_branch", "update_ref", "reflog", "config"})
+_SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose names say nothing of what is called
+
+
+def _is_named(node: Node) -> bool:
+    """Whether a call may have arguments with names."""
+    listed = node.child_by_field_name("arguments")
+    return listed is not None and any(one.type in _NAMED or one.type in _OBJECTS for one in listed.named_children[:12])
+
+
+class ServiceCalls:
+    """What one text asks of services, call by call; `own` are the functions of the text itself."""
+
+    def __init__(self, own: Container[str], scope: Callable[[], NameScope], text: Callable[[], str]):
+        self._own = own
+        self._text = text
+        self._scope = scope
+        self._asked: list[Asked] = []
+        self._tried = 0
+
+    @cached_property
+    def _tells(self) -> bool:
+        """Whether the text names members that may tell something."""
+        return bool(may_tell(self._text()))
+
+    def effects(self) -> Iterator[ResourceEffect]:
+        """What was asked for does: a request as a tool would make it, a call of a library as a call of a tool."""
+        for one in self._asked:
+            if isinstance(one, ServiceRequest):
+                yield from asked(*one)
+            else:
+                for told in structured_effects(one.tool, one.arguments, one.text, to_files=False):
+                    yield told.effect
+
+    def take(self, last: str, node: Node) -> str | None:
+        """Take a call by the last part of its name in small letters; the command of Git that it is, if it is one."""
+        if last in _GIT_WORDS:
+            parts = called(node)
+            owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
+            if owner.endswith(("git", "git()", "repo")):
+                return self._git(parts)
+        if len(self._asked) >= _MOST_ASKED or last in self._own:
+            return None
+        if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node)[:_LONGEST_CALL])):
+            made = made_request(called(node), node, self._scope)
+            if made is not None:
+                self._asked.append(made)
+        if last not in _SENDS and self._tried < _MOST_TRIED and (speaks(last) or self._tells) and _is_named(node):
+            call = asked_call(called(node), node, self._scope)
+            if call is not None:
+                self._tried += 1
+                self._asked.append(call)
+        return None
+
+    def _git(self, parts: Called) -> str:
+        """A command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""
+        given = [self._scope().value(one) for one in parts.arguments if one.type not in _NAMED]
+        words = [text for one in given for item in (one.items or (one,)) for text in item.known[:1]]
+        first = [] if parts.name == "raw" else [parts.name.replace("_", "-")]
+        return shlex.join(["git", *first, *words])
