@@ -24,9 +24,12 @@ def plain(name: str) -> str:
     return "".join(char for char in name.lower() if char.isalnum())
 
 
+_SELECT_ALL: Final = frozenset({"{}", "*", "*:*", "1=1", "true", "in:anywhere", "in:all", "is:any", "label:all"})
+
+
 def is_everything(value: Any) -> bool:
     """Whether a condition selects everything there is."""
-    if value == {} or (isinstance(value, str) and value.strip() in ("{}", "*", "*:*", "1=1", "true")):
+    if value == {} or (isinstance(value, str) and value.strip() in _SELECT_ALL):
         return True
     if not isinstance(value, dict):
         return False

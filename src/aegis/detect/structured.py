@@ -90,9 +90,10 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
             unread = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
             found.append(Told(change.pointer, unread))
     telling = may_tell(together)
+    where = _asked_of(arguments) if requests else ""
     if requests or telling:
         for pointer, value in _objects(arguments):
-            found.extend(Told(pointer, effect) for effect in _of_object(value, deed))
+            found.extend(Told(pointer, effect) for effect in _of_object(value, deed + where))
             found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
             for name, inner in value.items():
                 for text in inner if isinstance(inner, list) else [inner]:
@@ -105,6 +106,15 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
                         # What is only written is a document still, unless it hands over the whole machine.
                         found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
     return found
+
+
+def _asked_of(arguments: Mapping[str, Any]) -> str:
+    """The last words of the address that a request goes to, which say what it is about as the name of a tool does."""
+    url = next((value for name in _ADDRESSES if isinstance(value := arguments.get(name), str)), "")
+    return f" {url.partition('?')[0].rstrip('/').rpartition('/')[2][:_LONGEST_DEED]}"
+
+
+_ADDRESSES: Final = ("url", "uri", "endpoint", "path")
 
 
 def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:

@@ -100,11 +100,12 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     is_of_all = (asked.pointer or asked.is_request) and asked.words & _EVERY
     if is_of_all and not any(names_a_thing(member, known) for member in members):
         found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
+    only_reads = any(isinstance(one.value, str) and _ONLY_READS.search(one.value.lower()) for one in members)
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if (
             word in asked.words
             and asked.words.isdisjoint(_NOT_OPEN)
-            and not (word == "admin" and _is_of_product(word, asked.shown))
+            and not (word == "admin" and (_is_of_product(word, asked.shown) or only_reads))
         ):
             found.setdefault(mark, Member("", frozenset(), frozenset(), word, word))
     if found.get("all", _NOBODY).value == "" and any(_is_of_list(member) for member in members):
@@ -157,6 +158,9 @@ _RARE: Final = frozenset({
 _THROWAWAY: Final = "throwaway"
 _LAST_ADDRESS: Final = "255.255.255.255"
 _OF_NETWORKS: Final = frozenset({"open-net", "every-port", "admin-port"})
+_SCOPES: Final = frozenset({"scope", "select", "selection", "target", "targets", "range", "filter"})
+_ALL_OF: Final = Lazy(r"^(?:all|every)[_ -][a-z]+$")  # `all_charges`
+_ONLY_READS: Final = Lazy(r"read[_ -]?only|viewer|auditor$")
 _EVERY: Final = frozenset({"all", "every", "everything"})
 _NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
 
@@ -192,16 +196,21 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
     is_selected = "any" not in kinds and not member.above & known.members["contents"]
     if lowered == "/" and name in _WHERE:
         yield "all"
-    if lowered in ALL and is_selected and (not is_role or name in known.members["reaches"]):
+    every = lowered in ALL or (name in _SCOPES and _ALL_OF.search(lowered) is not None)
+    if every and is_selected and (not is_role or name in known.members["reaches"]):
         yield "all"
-    if is_role and (
-        _POWERS.search(value) is not None
-        or (lowered in ALL and "grantable" in kinds)
-        or lowered in known.values["admin"]
-        or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
-        or plain(lowered.rpartition("/")[2]) in known.values["admin"]
-        or ("groups" in kinds and lowered.rpartition(" ")[2] in known.values["admins"])
-        or (lowered in ALL and asked.words & known.members["roles"])
+    if (
+        is_role
+        and _ONLY_READS.search(lowered) is None
+        and (
+            _POWERS.search(value) is not None
+            or (lowered in ALL and "grantable" in kinds)
+            or lowered in known.values["admin"]
+            or (" " not in lowered and lowered.replace("_", "-").rpartition("-")[2] in known.members["highest"])
+            or plain(lowered.rpartition("/")[2]) in known.values["admin"]
+            or ("groups" in kinds and lowered.rpartition(" ")[2] in known.values["admins"])
+            or (lowered in ALL and asked.words & known.members["roles"])
+        )
     ):
         yield "admin"
     if (is_role or "policytexts" in kinds) and _SUDO.search(value) is not None:
