@@ -120,6 +120,7 @@ class _Program:
         self._written: list[tuple[str, str]] = []  # ... and the texts that are known
         self._puts: list[Node] = []  # calls that write to what was opened
         self._asked = 0
+        self._owner: tuple[Called | None, str] = (None, "")
         self._folder = ""  # that the program has gone to
         for name, module in list(self._names.loaded()):
             for text in self.scope().value(module).known[:1]:
@@ -160,10 +161,11 @@ class _Program:
             return
         if self._looks_up(node):
             return
-        last = called_name(node).lower()
+        written = called_name(node)
+        last = written.lower()
         if last in _HANDED:
             self._hand(called(node), node)
-        command = self._services.take(last, node)
+        command = self._services.take(written, node)
         if command is not None:
             self._command(command)
         if last in _ENTERS:
@@ -335,9 +337,13 @@ class _Program:
 
     def _called_on(self, parts: Called) -> str:
         """What a method is called on, in small letters: its name, and what that was made of."""
+        if self._owner[0] is parts:  # what several entries ask of one call
+            return self._owner[1]
         name = text_of(parts.receiver)
         made = self.scope().bounds_of(name) if name.isidentifier() else ()
-        return unnarrowed(" ".join([ends_of(name), *(text_of(one.value)[:_SHOWN] for one in made)])).lower()
+        owner = unnarrowed(" ".join([ends_of(name), *(text_of(one.value)[:_SHOWN] for one in made)])).lower()
+        self._owner = (parts, owner)
+        return owner
 
     def _writes_key(self, entry: CallEntry, parts: Called, shown: str) -> bool:
         """Add what a value of a registry key does that is written; false where it is not known which key that is."""

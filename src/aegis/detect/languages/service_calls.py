@@ -17,7 +17,7 @@ from tree_sitter import Node
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue, plain, written_out
-from aegis.detect.languages.syntax import Called, called, text_of
+from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
 from aegis.detect.structured import asked, may_tell, structured_effects
 from aegis.detect.tool_deeds import speaks
@@ -143,7 +143,11 @@ class LibraryCall(NamedTuple):
     text: str
 
 
-_OBJECTS: Final = frozenset({"object", "dictionary", "hash", "array_creation_expression"})
+_OBJECTS: Final = frozenset({
+    "object", "dictionary", "hash", "array_creation_expression", "anonymous_object_creation_expression",
+    "object_creation_expression", "composite_literal", "unary_expression", "anonymous_hash_expression",
+    "as_expression", "satisfies_expression",
+})  # fmt: skip
 _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
 _LONGEST_CALL: Final = 4_000  # characters of a call that is read so
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
@@ -179,7 +183,9 @@ _SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose
 def _is_named(node: Node) -> bool:
     """Whether a call may have arguments with names."""
     listed = node.child_by_field_name("arguments")
-    return listed is not None and any(one.type in _NAMED or one.type in _OBJECTS for one in listed.named_children[:12])
+    if listed is None:
+        return False
+    return any(one.type in _NAMED or one.type in _OBJECTS for one in map(unwrapped, listed.named_children[:12]))
 
 
 class ServiceCalls:
@@ -206,20 +212,21 @@ class ServiceCalls:
                 for told in structured_effects(one.tool, one.arguments, one.text, to_files=False):
                     yield told.effect
 
-    def take(self, last: str, node: Node) -> str | None:
-        """Take a call by the last part of its name in small letters; the command of Git that it is, if it is one."""
+    def take(self, name: str, node: Node) -> str | None:
+        """Take a call by the last part of its name; the command of Git that it is, if it is one."""
+        last = name.lower()
         if last in _GIT_WORDS:
             parts = called(node)
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
             if owner.endswith(("git", "git()", "repo")):
                 return self._git(parts)
-        if len(self._asked) >= _MOST_ASKED or last in self._own:
+        if len(self._asked) >= _MOST_ASKED or name in self._own:
             return None
         if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node)[:_LONGEST_CALL])):
             made = made_request(called(node), node, self._scope)
             if made is not None:
                 self._asked.append(made)
-        if last not in _SENDS and self._tried < _MOST_TRIED and (speaks(last) or self._tells) and _is_named(node):
+        if last not in _SENDS and self._tried < _MOST_TRIED and (speaks(name) or self._tells) and _is_named(node):
             call = asked_call(called(node), node, self._scope)
             if call is not None:
                 self._tried += 1
