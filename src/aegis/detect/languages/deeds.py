@@ -52,7 +52,9 @@ from aegis.detect.shell.uses import is_key, written_value
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, to what they are called on
-_ENTERS: Final = frozenset({"chdir", "setcurrentdirectory"})
+_ENTERS: Final = frozenset({
+    "chdir", "setcurrentdirectory", "setwd", "cd", "set_current_dir", "changecurrentdirectorypath",
+})  # fmt: skip
 _HANDED: Final = frozenset({
     "call",
     "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",

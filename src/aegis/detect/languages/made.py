@@ -79,7 +79,9 @@ def make(
     if makes == "same":
         return first
     if makes == "list":
-        return FollowedValue((), tuple(every[:MAX_ITEMS]))
+        return FollowedValue((), tuple(every[:MAX_ITEMS]), () if named is None else named.members)
+    if makes == "or":
+        return first if first.known else every[-1]
     if makes == "added":
         more = [item for one in every[1:] for item in (one.items or (one,))]
         return FollowedValue((), (*first.items, *more)[:MAX_ITEMS])
@@ -126,6 +128,10 @@ def make(
         new = every[2].texts[:1]
         replaced = [one.replace(old, other) for one in first.texts for old in every[1].known for other in new]
         return FollowedValue(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
+    glue = () if named is None else (*named.member("collapse").known, *named.member("sep").known)
+    if makes == "concat" and glue:  # of R
+        texts = [(item.texts or (HOLE,))[0] for one in every for item in (one.items or (one,))]
+        return FollowedValue((glue[0].join(texts),))
     if makes == "concat":
         return _concatenated(every, method=method)
     if makes == "split-by" and len(every) > 1:  # the sign comes first; of Perl as a pattern
@@ -304,7 +310,7 @@ _SPREAD: Final = frozenset({
 })  # fmt: skip
 _NAMED: Final = frozenset({"keyword_argument", "pair", "dictionary_splat", "hash_splat_argument"})
 # Languages that put paths behind each other, whatever they begin with.
-_JOINS_PLAINLY: Final[frozenset[CodeLanguage]] = frozenset({"go", "ruby", "java", "perl"})
+_JOINS_PLAINLY: Final[frozenset[CodeLanguage]] = frozenset({"go", "ruby", "java", "perl", "r"})
 _CALLS_BARE: Final[frozenset[CodeLanguage]] = frozenset({"ruby"})  # where a name alone may call
 _DEEP: Final = 6  # how deep what a function of the program gives back counts as
 _EACH_OF: Final = frozenset({"map", "collect", "filter", "do.call", "select", "Select", "flat_map", "flatMap"})

@@ -47,6 +47,8 @@ _OWN: Final = Lazy(
 )
 _FAR: Final = 200  # signs of a function's body in which what it gives back is looked for
 _ENDS_NAMES: Final = frozenset({"=", "{", "(", ";", ",", "}", ")", "<-"})
+_MOST_NAMES: Final = 8  # that the parts of one value get, and values that one is chosen of
+_ALIAS: Final = Lazy(r"(?m)^\s*(?:(?:local|val|let|var|const)\s+)?(\w+)\s*(?:=|<-)\s*(?:\w+(?:\.|::))+\w+\s*$")
 _DECLARES: Final = frozenset({"let", "val", "var", "local", "const", "final", "auto"})
 
 
@@ -70,6 +72,7 @@ def _plain_nodes(text: str, language: CodeLanguage, effort: Effort) -> dict[str,
     if written is None or not _worth(language).search(text):
         return {}
     own = {(match.group(1) or match.group(2)).lower() for match in _OWN.finditer(text)}
+    own |= {match.group(1).lower() for match in _ALIAS.finditer(text)}
     reader = _Reader(text, written, ends | EACH | ADDS | own)
     if not effort.take(len(reader.words) * _UNITS):
         return None
@@ -182,6 +185,9 @@ class _Reader(Signs):
 
     def _assignment(self, at: int, sign: str) -> SignNode | None:
         """The name before a sign that gives it a value, and the value behind it."""
+        several = self._names_before(at)
+        if several:
+            return self._assigned(several, at)
         before, start = at - 1, at - 1
         declared = -1
         for one in range(at - 1, max(at - 10, -1), -1):
@@ -200,24 +206,101 @@ class _Reader(Signs):
         end = len(self.words)
 
         def read() -> NodeParts:
-            value = self._expression(at + 1, end, 0)[0]
+            value = self._chosen(at + 1) or self._expression(at + 1, end, 0)[0]
             left = self._make("identifier", start, before + 1)
             return ({"left": left} if value is None else {"left": left, "right": value}), ()
 
         return self._make("augmented_assignment" if sign == "+=" else "assignment", start, at + 1, read)
+
+    def _names_before(self, at: int) -> list[int]:
+        """The signs of several names that get the parts of one value: `val (a, b) =`, `local a, b =`, `a, b =`."""
+        opens = self._pair.get(at - 1, -1) if self._word(at - 1) == ")" else -1
+        if opens > 0 and self._word(opens - 1) in _DECLARES:
+            inside = range(opens + 1, min(at - 1, opens + _FAR))
+            return [one for one in inside if self._is_name(one) and self.words[one] != "mut"][:_MOST_NAMES]
+        found: list[int] = []
+        one = at - 1
+        while self._is_name(one) and len(found) < _MOST_NAMES:
+            found.insert(0, one)
+            if self._word(one - 1) != ",":
+                break
+            one -= 2
+        return found if len(found) > 1 else []
+
+    def _assigned(self, names: list[int], at: int) -> SignNode:
+        """Several names, and the value whose parts they get, or a value for each."""
+
+        def read() -> NodeParts:
+            pattern = SignNode("tuple_pattern", "", self._at[names[0]])
+            left = self._filled(pattern, {}, [self._make("identifier", one, one + 1) for one in names])
+            values: list[SignNode] = []
+            after = at + 1
+            for _ in names:
+                value, after = self._expression(after, len(self.words), 0)
+                if value is None:
+                    break
+                values.append(value)
+                if self._word(after) != ",":
+                    break
+                after += 1
+            if not values:
+                return {"left": left}, ()
+            several = SignNode("expression_list", "", self._at[at])
+            right = values[0] if len(values) == 1 else self._filled(several, {}, values)
+            return {"left": left, "right": right}, ()
+
+        return self._make("assignment", names[0], at + 1, read)
+
+    def _chosen(self, at: int) -> SignNode | None:
+        """What a choice between values may be: `if (x) "a" else "b"`, `when (x) { 1 -> "a" }`, `match x { 1 => 2 }`."""
+        word = self._word(at)
+        if word not in ("if", "when", "match", "switch"):
+            return None
+        opens = at + 1
+        while opens < min(at + _FAR, len(self.words)) and self._word(opens) != "{":
+            if self._word(opens) == "(":
+                opens = self._pair[opens]
+                if word == "if" and self._word(opens + 1) != "{":
+                    break
+            opens += 1
+        arms: list[SignNode | None] = []
+        if word == "if":
+            value, after = self._arm(opens + (self._word(opens) == ")"))
+            arms.append(value)
+            if self._word(after) == "else":
+                arms.append(self._arm(after + 1)[0])
+        elif self._word(opens) == "{":
+            one, closes = opens + 1, min(self._pair[opens], opens + _FAR)
+            while one < min(closes, len(self.words)) and len(arms) < _MOST_NAMES:
+                if self._word(one) in ("->", "=>"):
+                    arms.append(self._arm(one + 1)[0])
+                one = self._pair[one] + 1 if self._word(one) in ("(", "[", "{") else one + 1
+        start = self._at[at]
+        told = [self._filled(SignNode("else", "", start), {}, (arm,)) for arm in arms if arm is not None]
+        return self._filled(SignNode("case", "", start), {}, told) if told else None
+
+    def _arm(self, at: int) -> tuple[SignNode | None, int]:
+        """One of the values, alone or between braces, and the sign behind it."""
+        if self._word(at) == "{":
+            return self._expression(at + 1, self._pair[at], 1)[0], self._pair[at] + 1
+        return self._expression(at, len(self.words), 1)
 
     def _loop(self, at: int) -> SignNode | None:
         """The last name that a loop binds, and what it goes over."""
         for one in range(at + 1, min(at + 16, len(self.words))):
             word = self._word(one)
             if word in ("in", "<-") or (word == ":" and self._word(at + 1) == "(" and one > at + 2):
-                if not self._is_name(one - 1):
+                if not self._is_name(one - 1) and self._word(one - 1) != ")":
                     return None
                 end = self._header_end(one + 1)
 
                 def read(one: int = one, end: int = end) -> NodeParts:
                     value = self._expression(one + 1, end, 0)[0]
+                    names = [place for place in range(at + 1, one) if self._is_name(place)]
                     name = self._make("identifier", one - 1, one)
+                    if len(names) > 1 and any(self._word(place) == "," for place in range(at + 1, one)):
+                        parts = [self._make("identifier", place, place + 1) for place in names[:_MOST_NAMES]]
+                        name = self._filled(SignNode("tuple_pattern", "", self._at[at]), {}, parts)
                     return ({"left": name} if value is None else {"left": name, "right": value}), ()
 
                 return self._make("for_statement", at, one, read)
@@ -263,6 +346,11 @@ class _Reader(Signs):
             found, after = self._expression(end + 1, closes, 1)
             if found is not None and after >= closes:
                 return found
+            last = next((one for one in range(min(closes, end + _FAR) - 1, end, -1) if self._word(one) == ";"), -1)
+            if last > 0 and closes <= end + _FAR and self._word(last + 1) != "return" and last + 1 < closes:
+                found, after = self._expression(last + 1, closes, 1)
+                if found is not None and after >= closes:
+                    return found
         elif self._word(end) == "=":
             return self._expression(end + 1, len(self.words), 1)[0]
         for one in range(end, min(end + _FAR, len(self.words))):
