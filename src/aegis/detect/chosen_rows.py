@@ -66,6 +66,8 @@ def _covers(node: exp.Or) -> bool:
         sign = _SIGNS.get(type(part), "")
         if isinstance(part, exp.Not) and isinstance(held := part.this.unnest(), (exp.Is, exp.EQ)):
             part, sign = held, "there" if isinstance(held, exp.Is) else "unlike"
+        if isinstance(part, exp.Is) and not isinstance(part.expression, exp.Null):
+            continue
         if sign and isinstance(part.this, exp.Column):
             value = part.args.get("expression")
             told = asked.setdefault(part.this.sql().lower(), {})

@@ -52,7 +52,6 @@ from aegis.detect.shell.shell import analyse_shell
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
 # A piece of code as its calls and assignments, by the grammar of its language (tree-sitter).
-#
 # The parsers never fail: what they cannot read becomes an error node, and everything around it is still there.
 
 MAX_CODE: Final = 16_384  # characters given to a parser
@@ -380,9 +379,8 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
     if 1 in asked:
-        told = given
-        if "fetched" in given and _FED.search(call.arguments) and not SHELL_NAME.search(call.arguments):
-            told = _kinds(str(_FED.sub("", call.arguments)), kinds)  # read by a program that runs nothing of it
+        read = "fetched" in given and _FED.search(call.arguments) and _READER.search(call.arguments)
+        told = _kinds(str(_FED.sub("", call.arguments)), kinds) if read else given  # by a program that runs nothing
         if _ASKED_FROM_OUTSIDE.match(call.arguments) or "fetched" in told:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
@@ -424,6 +422,11 @@ def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None
         _command(script, facts, effort, files)
 
 
+# A program by itself that runs nothing of what it reads, with options that name no other program.
+_READER: Final = Lazy(
+    r"^\(\s*(?:\[\s*)?[\"'`](?:/usr)?(?:/bin/)?(?:jq|wc|grep|head|tail|uniq|cut|tr|base64|md5sum|sha\d+sum|"
+    r"gunzip|zcat|xmllint|column|cat)(?:[\"'`]|\s+[^|&;$`<>\"'\n]{0,200}[\"'`])"
+)
 _FED: Final = Lazy(r",\s*(?:input|stdin)\s*[=:]\s*[\w.]+(?:\(\))?")
 _NAMED_ARGUMENTS: Final = Lazy(r"^\(?\s*[\"'][^\"']{1,80}[\"']\s*,\s*[A-Za-z_$][\w$.]*\s*(?:,[^()]{0,200})?\)?$")
 

@@ -57,23 +57,36 @@ _OF_KEYS: Final = frozenset({"_id", "id", "pk", "uuid"})
 
 def _narrows_nothing(name: str, held: Any) -> bool:
     """Whether one part of a condition of a document database holds for every document: `_id: {$exists: true}`."""
-    if name in ("$or", "$and", "should", "must", "filter", "$nor") and isinstance(held, list):
+    sign = _sign_of(name)
+    if sign in ("or", "and", "should", "must", "filter", "nor") and isinstance(held, list):
         parts = map(is_everything, islice(held, _MOST_FIELDS))
-        return (any(parts) if name in ("$or", "should") else all(parts)) if name != "$nor" else not held
+        return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
         return held is True or (name == "bool" and is_everything(held))
     if name == "$where":
         return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
     if not isinstance(held, dict) or len(held) != 1:
         return False
-    sign, wanted = next(iter(held.items()))
-    if name == "exists" and sign == "field":
+    told, wanted = next(iter(held.items()))
+    sign = _sign_of(told)
+    if name == "exists" and told == "field":
         return wanted in _OF_KEYS
-    if sign == "$exists":
+    if sign == "exists":
         return wanted in (True, 1) and name in _OF_KEYS
-    if sign in ("$ne", "$gt", "$gte", "$nin"):
-        return name in _OF_KEYS and (wanted is None or wanted in ("", [], 0, -1))
-    return sign == "$regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
+    if sign in _UNLIKE and wanted is None:
+        return name in _OF_KEYS or name in _ALWAYS_THERE
+    if sign in _UNLIKE or sign in ("gt", "gte", "nin"):
+        return name in _OF_KEYS and (wanted is None or wanted in ("", [], 0, -1, *((1,) if sign[0] == "g" else ())))
+    return sign == "regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
+
+
+def _sign_of(name: str) -> str:
+    """A sign of a condition in small letters, whichever way its library writes it: `$gt`, `gt`, `[Op.gt]`."""
+    return name.lower().removeprefix("$").removeprefix("[").removesuffix("]").removeprefix("op.")
+
+
+_UNLIKE: Final = frozenset({"ne", "not", "neq", "notequals", "isnot"})
+_ALWAYS_THERE: Final = frozenset({"email", "name", "createdAt", "created_at", "updatedAt", "updated_at"})
 
 
 def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Iterator[ResourceEffect]:

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from aegis.core.patterns import Lazy
+
 MAX_FLOW: Final = 16_384  # characters of one text that is known: nothing reads more of it
 MOST_FILES: Final = 1_024  # files of one call or session: what a flood of names makes us hold
 _MOST_VERSIONS: Final = 8  # texts that one file may hold
@@ -75,6 +77,28 @@ def writes_of(texts: Sequence[tuple[str, str]], opened: Mapping[str, int], hole:
         is_whole = many[path] == 1 and opened.get(path) == 1 and hole not in text
         found.append(Written(path, FileFlow(text.replace(hole, "VALUE")[:MAX_FLOW], 0 if is_whole else UNKNOWN_GAP)))
     return found
+
+
+_SETTINGS: Final = Lazy(
+    r"^(?:\s*(?:#[^\n]*|export\s+\w+=[^\n;&|`]*|alias\s+\w+=[^\n;&|`]*|(?:setopt|bindkey|autoload|complete)\s[^\n;&|`]*)?(?:\n|$))+$"
+)
+_MODES: Final = frozenset("rwaxbt+")  # in which a file is opened, which is no text of it
+_OF_SHELLS: Final = frozenset({".bashrc", ".zshrc", ".profile", ".bash_profile", ".zprofile", ".bash_aliases"})
+
+
+def only_sets(
+    paths: Iterable[str], texts: Sequence[tuple[str, str]], opened: Mapping[str, int], put: int, hole: str
+) -> bool:
+    """Whether all that files of a person's shell get are known settings, which are read as what a tool writes.
+
+    `put` are the calls that write to the one file that is opened, if it is one.
+    """
+    told = Counter(path for path, text in texts if hole not in text and _SETTINGS.search(text))
+    known = Counter(path for path, text in texts if not _MODES.issuperset(text))
+    return all(
+        path.rpartition("/")[2] in _OF_SHELLS and told[path] >= max(known[path], opened.get(path, 1), put)
+        for path in paths
+    )
 
 
 class _Version(NamedTuple):

@@ -100,7 +100,8 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     is_of_all = (asked.pointer or asked.is_request) and asked.words & _EVERY
     if is_of_all and not any(names_a_thing(member, known) for member in members):
         found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
-    only_reads = any(isinstance(one.value, str) and _ONLY_READS.search(one.value.lower()) for one in members)
+    roles = (one.value.lower() for one in members if isinstance(one.value, str) and "roles" in _kinds(one.words))
+    only_reads = any(map(_ONLY_READS.search, roles))
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if (
             word in asked.words

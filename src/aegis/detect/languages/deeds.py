@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ from tree_sitter import Node
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
-from aegis.detect.files import Written, writes_of
+from aegis.detect.files import Written, only_sets, writes_of
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
 from aegis.detect.languages.made import KEYWORDS, CallResults, started
@@ -33,7 +33,7 @@ from aegis.detect.languages.requests import (
     sweeps,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import ServiceCalls
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
     Called,
@@ -51,7 +51,6 @@ from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.shell.uses import is_key, written_value
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
-_SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, to what they are called on
 _ENTERS: Final = frozenset({
     "chdir", "setcurrentdirectory", "setwd", "cd", "set_current_dir", "changecurrentdirectorypath",
 })  # fmt: skip
@@ -66,10 +65,6 @@ MOST_CALLS: Final = 2_000  # of one text that are looked at
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
-_SETTINGS: Final = Lazy(
-    r"^(?:\s*(?:#[^\n]*|export\s+\w+=[^\n;&|`]*|alias\s+\w+=[^\n;&|`]*|(?:setopt|bindkey|autoload|complete)\s[^\n;&|`]*)?(?:\n|$))+$"
-)
-_OF_SHELLS: Final = frozenset({".bashrc", ".zshrc", ".profile", ".bash_profile", ".zprofile", ".bash_aliases"})
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
 )
@@ -133,7 +128,8 @@ class _Program:
         }
 
     def deeds(self) -> ProgramDeeds:
-        if len(self._brought) == 1:
+        put = len(self._puts) if len(self._brought) == 1 else 0
+        if put:
             for node in self._puts[:_MOST_WRITTEN]:
                 self._put(next(iter(self._brought)), "write", called(node).arguments[:2])
         effects = [
@@ -141,7 +137,9 @@ class _Program:
                 verb, resource, "many" if scope == "one" and len(values) > 1 else scope, tuple(values), "", shown
             )
             for (verb, resource), (scope, values, shown) in self._found.items()
-            if not ((verb, resource) == ("write", "startup") and self._only_sets(values))
+            if not (
+                (verb, resource) == ("write", "startup") and only_sets(values, self._written, self._brought, put, HOLE)
+            )
         ]
         return ProgramDeeds(
             [*effects, *self._services.effects()],
@@ -150,11 +148,6 @@ class _Program:
             list(self._statements),
             writes_of(self._written, self._brought, HOLE),
         )
-
-    def _only_sets(self, paths: Iterable[str]) -> bool:
-        """Whether files of a person's shell get nothing but known settings, which are read as what a tool writes."""
-        told = {path: text for path, text in self._written if HOLE not in text}
-        return all(path.rpartition("/")[2] in _OF_SHELLS and _SETTINGS.search(told.get(path, "?")) for path in paths)
 
     def take(self, node: Node) -> None:
         if node.type in SHELLS_OUT:
@@ -172,7 +165,8 @@ class _Program:
             self._command(command)
         if last in _ENTERS:
             for one in arguments_of(node)[:1]:
-                self._folder = next(iter(self.scope().value(one).known), "")
+                folder = self._from_here(next(iter(self.scope().value(one).known), HOLE))
+                self._folder = "" if HOLE in folder else folder
         words = cloud_operations().get(squashed(last))
         if words is not None and self._is_of_cloud:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
@@ -225,7 +219,7 @@ class _Program:
             self._hand_on(handed_names(parts.receiver, self.scope, self._names.aliases), rest, parts, node)
         if parts.name == "apply" and len(plain) == 3:  # `Reflect.apply(function, owner, [path])`
             plain = [plain[0], *plain[2].named_children]
-        if parts.name in _SENDS and plain:
+        if parts.name in SENDS and plain:
             owner = "" if parts.receiver is None else f"{canonical(text_of(parts.receiver))}."
             names = [f"{owner}{name}" for name in self.scope().value(plain[0]).known]
             self._hand_on(names, [*plain[1:], *(one for one in parts.arguments if one.type in KEYWORDS)], parts, node)
@@ -389,10 +383,13 @@ class _Program:
                 return one.named_children[-1]
         return None
 
+    def _from_here(self, path: str) -> str:
+        """A path from the folder that the program has gone to."""
+        is_full = path[:1] in ("/", "~", "\\") or path[1:2] == ":"
+        return path if is_full or not self._folder else f"{self._folder.rstrip('/')}/{path}"
+
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
-        path = path.removeprefix("file://")
-        if self._folder and path[:1] not in "/~\\" and path[1:2] != ":":
-            path = f"{self._folder.rstrip('/')}/{path}"
+        path = self._from_here(path.removeprefix("file://"))
         if verb == "hide":  # what is opened to be written anew is emptied first
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)

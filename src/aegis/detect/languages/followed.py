@@ -14,6 +14,7 @@ WITHIN: Final = "\x1f"  # between a part of a value and a part of that
 MAX_TEXTS: Final = 8  # that one expression is followed to
 MAX_ITEMS: Final = 64  # of one list
 MAX_CHARS: Final = 4_096  # of one text
+MAX_VALUES: Final = 400  # in one value that are gone over, whatever stands in it several times
 ANY_NAME: Final = ("*",)  # of what a folder holds
 
 
@@ -32,12 +33,15 @@ class FollowedValue(NamedTuple):
     @property
     def every(self) -> tuple[str, ...]:
         """The texts of a value, of its items, and of their members."""
-        found = dict.fromkeys(self.known)
-        for item in self.items:
-            found.update(dict.fromkeys(item.known))
-            found.update(dict.fromkeys(text for _, one in item.members for text in one.known))
-        for _, value in self.members:
-            found.update(dict.fromkeys(value.every))
+        found: dict[str, None] = {}
+        waiting = [self]
+        for at in range(MAX_VALUES):  # one value may stand in another many times, and that one in a third
+            if at == len(waiting):
+                break
+            value = waiting[at]
+            found.update(dict.fromkeys(value.known))
+            waiting += value.items
+            waiting += [one for _, one in value.members]
         return tuple(found)
 
     def member(self, name: str) -> FollowedValue:
@@ -52,9 +56,9 @@ class FollowedValue(NamedTuple):
         named = next((value for key, value in self.members if key == first), None)
         if named is not None:
             return named.part(rest, whole_too=True)
-        if first.endswith(":"):
+        if first.endswith(":") and first[:-1].isdecimal():
             return FollowedValue((), self.items[int(first[:-1]) :])
-        if self.items and first.isdigit():
+        if self.items and first.isdecimal():
             at = int(first)
             return self.items[at].part(rest, whole_too=True) if at < len(self.items) else UNKNOWN
         return self if (whole_too and not (self.items or self.members)) or first.startswith("=") else UNKNOWN
@@ -180,14 +184,13 @@ def sliced(value: FollowedValue, cut: str) -> FollowedValue:
 
 
 _DEEPEST: Final = 6  # objects in each other that are written out
-_MOST_VALUES: Final = 400  # of one value that is written out, whatever stands in it several times
 _BARE: Final = Lazy(r"^(?:-?(?:0|[1-9]\d{0,11})|true|false|null|none|nil)$")
 _WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "null": None, "none": None, "nil": None}
 
 
 def plain(value: FollowedValue) -> Any:
     """A value as lists, dictionaries, texts and numbers, with `VALUE` for what comes from outside."""
-    return _plain(value, 0, [_MOST_VALUES])
+    return _plain(value, 0, [MAX_VALUES])
 
 
 def _plain(value: FollowedValue, depth: int, left: list[int]) -> Any:
@@ -207,35 +210,3 @@ def _plain(value: FollowedValue, depth: int, left: list[int]) -> Any:
 def written_out(value: FollowedValue) -> str:
     """A value as JSON, with `VALUE` for what comes from outside."""
     return json.dumps(plain(value), ensure_ascii=False)
-
-
-# Conditions of databases, written as objects
-
-_UNLIKE_SIGNS: Final = Lazy(r"^(?:\$|\[?op\.)?(?:ne|not|neq|notequals|isnot)\]?$")
-_ABOVE_SIGNS: Final = Lazy(r"^(?:\$|\[?op\.)?(?:gte?)\]?$")
-_NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "", "0", "-1", "1"})
-
-
-def finds_all(condition: FollowedValue) -> bool:
-    """Whether every part of a condition holds for every row: `{id: {gt: 0}}`, `{_id: {$exists: true}}`."""
-    return bool(condition.members) and all(_holds_always(key.lower(), one) for key, one in condition.members)
-
-
-def _holds_always(key: str, value: FollowedValue) -> bool:
-    if key in ("or", "$or", "[op.or]"):
-        return any(map(finds_all, value.items))
-    if key in ("and", "$and", "[op.and]"):
-        return bool(value.items) and all(map(finds_all, value.items))
-    if not value.members:
-        return False
-    for sign, one in value.members:
-        told = (one.texts or (HOLE,))[0].lower()
-        if _UNLIKE_SIGNS.search(sign.lower()):
-            if HOLE in told or one.members or one.items:
-                return False
-        elif _ABOVE_SIGNS.search(sign.lower()):
-            if told not in _NOTHING or not key.endswith(("id", "pk", "key")):
-                return False
-        elif sign.lower() != "$exists" or told != "true":
-            return False
-    return True

@@ -75,13 +75,8 @@ _KINDS: Final = tuple(
     (kind, Lazy(pattern))
     for kind, pattern in (*_IDENTITY.items(), ("variable", _VARIABLE), ("person", _PERSON), ("stored", _STORES))
 )
-WORTH: Final = (
-    *_IDENTITY.values(),
-    _VARIABLE,
-    _PERSON,
-    _STORES,
-    _ADDRESS,
-)  # one of these stands in every text that leaks
+# One of these stands in every text that leaks.
+WORTH: Final = (*_IDENTITY.values(), _VARIABLE, _PERSON, _STORES, _ADDRESS)
 _URL: Final = Lazy(
     r"[a-z+]{2,8}://[^\s\"'`<>{}()]{3,200}|(?i:\bhost(?:name)?[\"']?\s*[:=]\s*)[\"'`][\w-]{1,63}(?:\.[\w-]{1,63}){1,8}[\"'`]"
 )

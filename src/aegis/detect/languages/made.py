@@ -9,7 +9,7 @@ import binascii
 import codecs
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Final
 
@@ -255,7 +255,7 @@ def decoded(value: FollowedValue, how: str) -> FollowedValue:
     """What constant text says that was encoded: `base64`, `hex`, `reversed`, `codes`."""
     if how == "codes":
         codes = [item.texts[0] for item in value.items if item.texts] or list(value.known[:1])
-        if codes and all(code.isascii() and code.isdigit() and int(code[:8]) < _CODE_POINTS for code in codes):
+        if codes and all(code.isascii() and code.isdecimal() and int(code[:8]) < _CODE_POINTS for code in codes):
             return FollowedValue(("".join(chr(int(code[:8])) for code in codes),))
         return UNKNOWN
     found = []
@@ -308,7 +308,8 @@ _SPREAD: Final = frozenset({
     "splat_argument", "list_splat", "spread_element", "variadic_argument", "variadic_unpacking", "dictionary_splat",
     "hash_splat_argument",
 })  # fmt: skip
-_NAMED: Final = frozenset({"keyword_argument", "pair", "dictionary_splat", "hash_splat_argument"})
+_SPREADS_NAMES: Final = frozenset({"dictionary_splat", "hash_splat_argument"})
+NAMED: Final = frozenset({"keyword_argument", "named_argument", "pair", *_SPREADS_NAMES})
 # Languages that put paths behind each other, whatever they begin with.
 _JOINS_PLAINLY: Final[frozenset[CodeLanguage]] = frozenset({"go", "ruby", "java", "perl", "r"})
 _CALLS_BARE: Final[frozenset[CodeLanguage]] = frozenset({"ruby"})  # where a name alone may call
@@ -451,10 +452,13 @@ class CallResults:
 
     def _named(self, parts: Called, scope: NameScope) -> FollowedValue:
         """The arguments of a call that have names, as members of an object."""
-        members: list[tuple[str, FollowedValue]] = []
-        for one in parts.arguments:
-            if one.type in _NAMED and "splat" in one.type and one.named_child_count:
-                members += scope.value(one.named_children[0]).members
-            elif one.type in _NAMED and one.named_child_count > 1:
-                members.append((text_of(one.named_children[0]).strip(":'\""), scope.value(one.named_children[-1])))
-        return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
+        return FollowedValue((HOLE,), (), tuple(islice(named_arguments(parts, scope), MAX_ITEMS)))
+
+
+def named_arguments(parts: Called, scope: NameScope) -> Iterator[tuple[str, FollowedValue]]:
+    """The arguments of a call that have names, and those of an object that is spread in them."""
+    for one in parts.arguments[:MAX_ITEMS]:
+        if one.type in _SPREADS_NAMES and one.named_child_count:
+            yield from scope.value(one.named_children[0]).members
+        elif one.type in NAMED and one.named_child_count > 1:
+            yield text_of(one.named_children[0]).strip(":'\""), scope.value(one.named_children[-1])

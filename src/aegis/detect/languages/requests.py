@@ -19,8 +19,9 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.endpoints import is_everything
 from aegis.detect.languages.bindings import BoundName
-from aegis.detect.languages.followed import finds_all, written_out
+from aegis.detect.languages.followed import plain, written_out
 from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
     Called,
@@ -319,7 +320,8 @@ def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
         return True
     value = scope.value(node)
     only = {key for key, _ in value.members} <= _AROUND
-    return finds_all(value.member("where") if only and value.member("where").members else value)
+    condition = value.member("where") if only else value
+    return bool(condition.members) and is_everything(plain(condition))
 
 
 _EMPTY_DOCUMENTS: Final = frozenset({"Document", "BasicDBObject", "BsonDocument"})

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from tree_sitter import Node
@@ -17,6 +19,7 @@ from tree_sitter import Node
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue, plain, written_out
+from aegis.detect.languages.made import NAMED, named_arguments
 from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
 from aegis.detect.structured import asked, may_tell, structured_effects
@@ -49,8 +52,6 @@ _SHOWS_ADDRESS: Final = Lazy(r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d")
 _LONGEST: Final = 600  # characters of an address
 _BUILT: Final = Lazy(r"(?i)newBuilder\s*\(|\.uri\s*\(|HttpRequest|Request\.Builder|\.url\s*\(")
 _MOST_ABOVE: Final = 6  # calls of a chain that builds one request
-_SPLATS: Final = frozenset({"dictionary_splat", "hash_splat_argument"})
-_NAMED: Final = frozenset({"keyword_argument", "named_argument", "pair", *_SPLATS})
 
 
 def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> ServiceRequest | None:
@@ -59,7 +60,7 @@ def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> S
     method = next((one for one in _METHODS if name.startswith(one.lower())), "DELETE" if name == "del" else "")
     url, body = "", UNKNOWN
     bare = parts.receiver is not None and _CLIENTS.search(text_of(parts.receiver)[-_LONGEST_OWNER:]) is not None
-    given = [(one, scope().value(one)) for one in parts.arguments[:6] if one.type not in _NAMED]
+    given = [(one, scope().value(one)) for one in parts.arguments[:6] if one.type not in NAMED]
     for one, value in given:
         word = _METHOD.search(value.known[0] if value.known else text_of(one)[:24])
         if word is not None and not url:
@@ -70,7 +71,7 @@ def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> S
             method, url, body = _of_options(value, method, url)
         elif url and value.known:
             body = value
-    for key, value in _named(parts, scope):
+    for key, value in named_arguments(parts, scope()):
         if key in _SAID and value.known:
             method = value.known[0].upper()
         elif key in _PLACES and not url:
@@ -117,14 +118,6 @@ def _of_options(value: FollowedValue, method: str, url: str) -> tuple[str, str, 
     return method, url, held or (UNKNOWN if options else value)
 
 
-def _named(parts: Called, scope: Callable[[], NameScope]) -> Iterator[tuple[str, FollowedValue]]:
-    for one in parts.arguments[:12]:
-        if one.type in _SPLATS and one.named_child_count:
-            yield from scope().value(one.named_children[0]).members
-        elif one.type in _NAMED and one.named_child_count > 1:
-            yield text_of(one.named_children[0]).strip(":'\""), scope().value(one.named_children[-1])
-
-
 def _address(value: FollowedValue, *, bare: bool) -> str:
     """The address that a value is; what stands before its path may come from outside, or be left out if `bare`."""
     text = (*value.known, "")[0][:_LONGEST].replace(HOLE, "VALUE")
@@ -149,7 +142,6 @@ _OBJECTS: Final = frozenset({
     "as_expression", "satisfies_expression",
 })  # fmt: skip
 _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
-_LONGEST_CALL: Final = 4_000  # characters of a call that is read so
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
 _LONGEST_OWNER: Final = 120
 _MOST_WORDS: Final = 4  # of what a method is called on
@@ -157,13 +149,13 @@ _MOST_WORDS: Final = 4  # of what a method is called on
 
 def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> LibraryCall | None:
     """A method of a library that is called with named arguments; `None` for every other call."""
-    if parts.receiver is None or node.end_byte - node.start_byte > _LONGEST_CALL:
+    if parts.receiver is None:
         return None
     owner = [match.group() for match in _WORD.finditer(_GIVEN.sub("", text_of(parts.receiver)[-_LONGEST_OWNER:]))]
     tool = "_".join([*owner[-_MOST_WORDS:], parts.name])
     if not speaks(tool) and not may_tell(text_of(node)):
         return None
-    members: dict[str, FollowedValue] = dict(_named(parts, scope))
+    members: dict[str, FollowedValue] = dict(named_arguments(parts, scope()))
     for one in parts.arguments[:6]:
         if one.type in _OBJECTS:
             members.update(scope().value(one).members)
@@ -173,11 +165,12 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
     return LibraryCall(tool, arguments, json.dumps(arguments))
 
 
-Asked = ServiceRequest | LibraryCall
-_MOST_ASKED: Final = 24  # requests and calls of one text
-_MOST_TRIED: Final = 16  # calls of libraries among them
+SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose names say nothing of what is called
+_MOST_TRIED: Final = 96  # calls of one text that are read
+_MOST_CHARS: Final = 65_536  # ... and their characters, as calls stand in each other
+_MOST_STEPS: Final = 600  # expressions that are followed for them, whatever the rest of the text has taken
+_READS: Final = ("get", "list", "describe", "find", "fetch", "read", "query", "head", "search", "new", "log", "print")
 _GIT_WORDS: Final = frozenset({"push", "reset", "clean", "raw", "filter_branch", "update_ref", "reflog", "config"})
-_SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose names say nothing of what is called
 
 
 def _is_named(node: Node) -> bool:
@@ -185,7 +178,7 @@ def _is_named(node: Node) -> bool:
     listed = node.child_by_field_name("arguments")
     if listed is None:
         return False
-    return any(one.type in _NAMED or one.type in _OBJECTS for one in map(unwrapped, listed.named_children[:12]))
+    return any(one.type in NAMED or one.type in _OBJECTS for one in map(unwrapped, listed.named_children[:12]))
 
 
 class ServiceCalls:
@@ -195,22 +188,13 @@ class ServiceCalls:
         self._own = own
         self._text = text
         self._scope = scope
-        self._asked: list[Asked] = []
-        self._tried = 0
+        self._calls: list[tuple[bool, int, str, Node]] = []
+        self._seen: Counter[tuple[str, str]] = Counter()
 
     @cached_property
     def _tells(self) -> bool:
         """Whether the text names members that may tell something."""
         return bool(may_tell(self._text()))
-
-    def effects(self) -> Iterator[ResourceEffect]:
-        """What was asked for does: a request as a tool would make it, a call of a library as a call of a tool."""
-        for one in self._asked:
-            if isinstance(one, ServiceRequest):
-                yield from asked(*one)
-            else:
-                for told in structured_effects(one.tool, one.arguments, one.text, to_files=False):
-                    yield told.effect
 
     def take(self, name: str, node: Node) -> str | None:
         """Take a call by the last part of its name; the command of Git that it is, if it is one."""
@@ -220,22 +204,40 @@ class ServiceCalls:
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
             if owner.endswith(("git", "git()", "repo")):
                 return self._git(parts)
-        if len(self._asked) >= _MOST_ASKED or name in self._own:
-            return None
-        if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node)[:_LONGEST_CALL])):
-            made = made_request(called(node), node, self._scope)
-            if made is not None:
-                self._asked.append(made)
-        if last not in _SENDS and self._tried < _MOST_TRIED and (speaks(name) or self._tells) and _is_named(node):
-            call = asked_call(called(node), node, self._scope)
-            if call is not None:
-                self._tried += 1
-                self._asked.append(call)
+        is_request = last in REQUESTING
+        is_call = last not in SENDS and (speaks(name) or self._tells) and _is_named(node)
+        if name not in self._own and (is_request or is_call):
+            owner = text_of(node)[:_LONGEST_OWNER].partition("(")[0]
+            self._seen[owner, last] += 1
+            self._calls.append((last.startswith(_READS), self._seen[owner, last], name, node))
         return None
+
+    def effects(self) -> Iterator[ResourceEffect]:
+        """What was asked for does: a request as a tool would make it, a call of a library as a call of a tool.
+
+        Of many calls those that read come last, and each name has its turn: none is hidden behind others.
+        """
+        if self._calls:
+            self._scope().renew(_MOST_STEPS)
+        left = _MOST_CHARS
+        for _, _, name, node in sorted(self._calls, key=itemgetter(0, 1))[:_MOST_TRIED]:
+            left -= node.end_byte - node.start_byte
+            if left < 0:
+                break
+            last = name.lower()
+            if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node))):
+                made = made_request(called(node), node, self._scope)
+                if made is not None:
+                    yield from asked(*made)
+            if last not in SENDS and (speaks(name) or self._tells) and _is_named(node):
+                call = asked_call(called(node), node, self._scope)
+                if call is not None:
+                    for told in structured_effects(call.tool, call.arguments, call.text, to_files=False):
+                        yield told.effect
 
     def _git(self, parts: Called) -> str:
         """A command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""
-        given = [self._scope().value(one) for one in parts.arguments if one.type not in _NAMED]
+        given = [self._scope().value(one) for one in parts.arguments if one.type not in NAMED]
         words = [text for one in given for item in (one.items or (one,)) for text in item.known[:1]]
         first = [] if parts.name == "raw" else [parts.name.replace("_", "-")]
         return shlex.join(["git", *first, *words])

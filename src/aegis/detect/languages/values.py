@@ -140,6 +140,10 @@ class NameScope:
         self._open -= 1
         return found
 
+    def renew(self, steps: int) -> None:
+        """Let at least so many expressions more be followed, whatever was followed before."""
+        self._steps = max(self._steps, steps)
+
     def bounds_of(self, name: str) -> Sequence[BoundName]:
         """What a name is bound to."""
         return self._names.get(name, ())[:MAX_TEXTS]
@@ -342,7 +346,7 @@ class NameScope:
             return filled(one, list(other.items) or [other], other)
         if sign in ("||", "??", "or", "//"):
             return union(part for part in (one, other) if part.known)
-        if sign in ("*", "x") and other.texts and other.texts[0].isdigit():
+        if sign in ("*", "x") and other.texts and other.texts[0].isdecimal():
             return repeated(one, other.texts[0])
         return UNKNOWN
 
@@ -437,11 +441,11 @@ class NameScope:
         if key.type == "bracketed_argument_list" and key.named_child_count == 1:  # of C#
             key = unwrapped(key.named_children[0])
         index = self.value(key, depth).known
-        if index and index[0].isdigit() and not whole.items and len(whole.known) == 1:
+        if index and index[0].isdecimal() and not whole.items and len(whole.known) == 1:
             return texts_of(char for text in whole.known if (char := text[int(index[0][:4]) :][:1]))
         if not index:
             return union(whole.items) if whole.items else UNKNOWN
-        if whole.items and index[0].isdigit() and int(index[0][:4]) < len(whole.items):
+        if whole.items and index[0].isdecimal() and int(index[0][:4]) < len(whole.items):
             return whole.items[int(index[0][:4])]
         return whole.member(index[0])
 
