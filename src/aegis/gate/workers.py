@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Condition, Lock, Thread
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Any, Final, Generic, TypeVar
 
 from aegis.config.config import Source
@@ -31,7 +31,7 @@ from aegis.policy.policy import Policy
 from aegis.policy.worker import MAX_POLICIES, READY, Task, evaluated, result_evaluated
 
 LIGHT_BYTES: Final = 4_096  # arguments up to this size are evaluated where they are, as long as that is quick
-USUAL_S: Final = 0.001  # what one evaluation may hold the loop for without being counted
+USUAL_S: Final = 0.001  # of the processor that one evaluation may take without being counted
 EXCESS_S: Final = 0.02  # beyond so much of it, a principal's evaluations are done by workers ...
 REGAINED: Final = 0.05  # ... and it is forgotten at this share of the time
 MAX_PRINCIPALS: Final = 10_000  # counted at once: bounds memory
@@ -121,7 +121,7 @@ class Workers:
         return bool(self._excess) and self._counted(principal) >= EXCESS_S
 
     def spent(self, principal: str, seconds: float) -> None:
-        """Count an evaluation that held the caller for `seconds`."""
+        """Count an evaluation that took `seconds` of the processor."""
         if seconds > USUAL_S:
             self._excess[principal] = (self._counted(principal) + seconds - USUAL_S, self._clock())
             self._excess.move_to_end(principal)
@@ -146,9 +146,9 @@ class Workers:
         principal = incoming.principal.id
         if self.takes(principal, len(data)):
             return (yield from _awaited(self.evaluate(policy, incoming, data)))
-        started = perf_counter_ns()
+        started = thread_time_ns()
         evaluation = policy.evaluate(incoming, data)
-        self.spent(principal, (perf_counter_ns() - started) / 1e9)
+        self.spent(principal, (thread_time_ns() - started) / 1e9)
         return evaluation
 
     def result(self, policy: Policy, incoming: IncomingResult, data: bytes) -> Evaluating[ResultEvaluation]:
@@ -156,9 +156,9 @@ class Workers:
         principal = incoming.principal.id
         if self.takes(principal, len(data)):
             return (yield from _awaited(self.evaluate_result(policy, incoming, data)))
-        started = perf_counter_ns()
+        started = thread_time_ns()
         evaluation = policy.evaluate_result(incoming, data)
-        self.spent(principal, (perf_counter_ns() - started) / 1e9)
+        self.spent(principal, (thread_time_ns() - started) / 1e9)
         return evaluation
 
     def compute(self, principal: str, function: Callable[..., T], *arguments: Any) -> Future[T]:

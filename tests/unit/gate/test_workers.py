@@ -150,6 +150,22 @@ def test_where_a_call_is_evaluated_depends_on_its_size_and_on_what_its_principal
     assert not made.takes("bot", 10)
 
 
+def test_a_principal_is_not_made_to_pay_for_a_machine_that_is_busy_with_others(
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Workers()
+    evaluate = policy.evaluate
+
+    def waits(given: Incoming, data: bytes) -> Evaluation:
+        time.sleep(EXCESS_S + 10 * USUAL_S)  # another thread has the interpreter, or another process the core
+        return evaluate(given, data)
+
+    monkeypatch.setattr(policy, "evaluate", waits)
+    data = canonical({"path": "a"})
+    assert list(made.call(policy, incoming("read_file"), data)) == []  # nothing was handed to a worker
+    assert not made.takes(BOT.id, len(data))
+
+
 def test_what_nobody_waits_for_any_more_is_not_computed() -> None:
     made = Workers(processes=1)
     try:

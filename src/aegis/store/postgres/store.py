@@ -91,7 +91,7 @@ class PostgresStore:
             raise StoreBusy("the store is busy with another transaction of this process")
         try:
             try:
-                writer, together, transaction = self._begun(until)
+                writer, transaction = self._begun(until)
                 self._check_progress(transaction.head().size)
             except BaseException:
                 self._drop_writer()
@@ -99,11 +99,10 @@ class PostgresStore:
             try:
                 yield transaction
             except BaseException as error:
-                self._undo(writer, together, error)
+                self._undo(writer, error)
                 raise
             try:
                 writer.commit()
-                together.__exit__(None, None, None)
             except psycopg.Error as error:
                 self._drop_writer()
                 if is_lost(error):
@@ -113,14 +112,14 @@ class PostgresStore:
         finally:
             self._lock.release()
 
-    def _undo(self, writer: Connection, together: AbstractContextManager[Any], error: BaseException) -> None:
+    def _undo(self, writer: Connection, error: BaseException) -> None:
         """Undo what was written before `error`, which is raised whatever happens here."""
         if isinstance(error, AegisError) and not isinstance(error, StoreConflict):
             self._drop_writer()  # closing undoes whatever was sent
             return
+        self._waits_ms = 0  # undone as well, where it was set just now
         try:
             writer.rollback()
-            together.__exit__(None, None, None)
         except psycopg.Error:
             self._drop_writer()
 
@@ -197,6 +196,7 @@ class PostgresStore:
     def _start_afresh(self) -> None:
         self._lock = threading.Lock()
         self._writer: Connection | None = None
+        self._waits_ms = 0  # what the writer's session waits for a lock; 0 where that is not known
         self._pool: list[Connection] = []
         self._speaks = threading.Event()
         self._speaks.set()
@@ -225,7 +225,7 @@ class PostgresStore:
         if not self._speaks.is_set() and not self._speaks.wait(GRACE_S):
             raise StoreUnavailable("the database does not answer")
 
-    def _begun(self, until: float) -> tuple[Connection, AbstractContextManager[Any], PostgresTransaction]:
+    def _begun(self, until: float) -> tuple[Connection, PostgresTransaction]:
         """Give the writer's connection inside a transaction that nobody else can be in; the lock is held."""
         if self._closed:
             raise StoreUnavailable("the store is closed")
@@ -234,11 +234,15 @@ class PostgresStore:
             self._drop_writer()
         if self._writer is None:
             self._writer = self._connect_writer()
-        together = self._writer.pipeline()
-        together.__enter__()
+            self._writer.pipeline().__enter__()  # for as long as the connection lasts
+            self._waits_ms = 0
         transaction = PostgresTransaction(self._writer)
-        transaction.hold(until - time.monotonic())
-        return self._writer, together, transaction
+        waits_ms = max(1, int((until - time.monotonic()) * 1_000))
+        if not waits_ms <= self._waits_ms <= waits_ms + waits_ms // 8:  # nearly always what the last one waited
+            transaction.wait_at_most(waits_ms)
+            self._waits_ms = waits_ms
+        transaction.hold()
+        return self._writer, transaction
 
     def _check_progress(self, size: int) -> None:
         """Guarantee that the log holds what this process committed; raises `StoreCorrupt` for a restored older one."""
@@ -325,10 +329,12 @@ class PostgresTransaction(PostgresReader):
         super().__init__(connection)
         self._head = Head()
 
-    def hold(self, wait_s: float) -> None:
-        """Become the one writer; raises `StoreBusy` where another one stays for `wait_s` seconds."""
-        milliseconds = max(1, int(wait_s * 1_000))
-        self._write("SELECT set_config('lock_timeout', %s, true)", (str(milliseconds),))
+    def wait_at_most(self, milliseconds: int) -> None:
+        """Wait for other writers so long, in this transaction and those that follow it."""
+        self._write("SELECT set_config('lock_timeout', %s, false)", (str(milliseconds),))
+
+    def hold(self) -> None:
+        """Become the one writer; raises `StoreBusy` where another one stays for too long."""
         self._head = head_of(self.row(_HOLD))
 
     def head(self) -> Head:
