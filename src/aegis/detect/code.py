@@ -196,7 +196,7 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"end|postform|post_form|newrequest|postasync|putasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+    r"end|postform|post_form|newrequest|postasync|putasync|postasjsonasync|putasjsonasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
 _NETWORK_SENDS: Final = Lazy(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."

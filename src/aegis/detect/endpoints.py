@@ -101,7 +101,7 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
         known = list(requests_of(method.upper(), path))
         yield from known
         if method.upper() == "DELETE":
-            if last in ALL or not where.replace("://", "").strip("/"):
+            if last.partition(",")[0] in ALL or not where.replace("://", "").strip("/"):
                 yield _request("delete", "table", "all", path)
             elif not known:
                 kinds = [words_of_resources().get(part) for part in where.lower().split("/")[-2:]]

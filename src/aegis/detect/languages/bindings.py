@@ -362,3 +362,43 @@ def defaults(function: Node) -> list[tuple[str, Node | None]]:
             name = one.child_by_field_name("name") or one.child_by_field_name("pattern") or one.named_children[0]
             values[text_of(name)] = value
     return [(name, values.get(name)) for name in names]
+
+
+# Choices
+
+_ARMS: Final = frozenset({
+    "switch_expression_arm", "match_conditional_expression", "match_default_expression", "when", "else", "then",
+    "match_block",
+})  # fmt: skip
+_MOST_ARMS: Final = 16
+
+
+def arms_of(node: Node) -> list[Node]:
+    """The values that a choice between several is one of."""
+    found: list[Node] = []
+    waiting = list(node.named_children)
+    for one in waiting[:_MOST_ARMS]:
+        body = one.child_by_field_name("body") or one.child_by_field_name("return_expression")
+        if one.type in ("match_block", "then"):
+            found += [inner for arm in one.named_children[:_MOST_ARMS] for inner in _arm(arm)]
+        elif one.type in _ARMS and one.named_child_count:
+            found += _arm(one) if body is None or one.type != "when" else body.named_children[-1:]
+    return found
+
+
+def _arm(node: Node) -> list[Node]:
+    return node.named_children[-1:] if node.type in _ARMS else [node]
+
+
+# Classes
+
+
+def members_of(declared: Node) -> list[str]:
+    """The members that a class gets in the order in which a call gives them: of a record, and of a structure of Go."""
+    for one in declared.named_children:
+        if one.type == "parameter_list":
+            return [text_of(each.child_by_field_name("name")) for each in one.named_children]
+        if one.type == "struct_type" and one.named_child_count:
+            listed = one.named_children[0].named_children
+            return [text_of(each) for member in listed for each in member.children_by_field_name("name")]
+    return []

@@ -24,7 +24,7 @@ Makes = Literal[
     "join", "same", "text", "parent", "parents", "environment", "format", "replace", "concat", "lower", "split",
     "base64", "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "listed", "member", "first",
     "part", "key", "values", "pairs", "list", "table", "together", "added", "numbered", "zipped", "entries", "keys",
-    "members", "alternating", "json", "replace-in", "crossed", "split-by", "or",
+    "members", "alternating", "json", "replace-in", "crossed", "split-by", "or", "link",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments

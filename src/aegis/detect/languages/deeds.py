@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from shlex import quote
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
@@ -12,7 +13,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.files import Written, only_sets, writes_of
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
-from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
+from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue
 from aegis.detect.languages.made import KEYWORDS, CallResults, started
 from aegis.detect.languages.names import ProgramNames, called_name
 from aegis.detect.languages.requests import (
@@ -22,18 +23,16 @@ from aegis.detect.languages.requests import (
     cloud_command,
     cloud_operations,
     ends_of,
-    ends_something,
     handed_names,
-    is_conditional,
     is_empty,
     is_grave,
     looked_up,
     says,
     squashed,
-    sweeps,
     unnarrowed,
 )
 from aegis.detect.languages.service_calls import SENDS, ServiceCalls
+from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
     Called,
@@ -480,8 +479,18 @@ class _Program:
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
         further = plain[first + 1] if paired else self._keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
+        fed = (self._fed(parts, scope) or "")[:MAX_CHARS]
         for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
             self._command(line)
+            if fed:
+                self._command(f"printf %s {quote(fed)} | {line}")
+
+    def _fed(self, parts: Called, scope: NameScope) -> str | None:
+        """The text that a program is given to read: `input=` of Python, `{input: ...}` of JavaScript."""
+        named = self._keyword(parts, ("input", "stdin_data"))
+        told = [scope.value(named)] if named is not None else []
+        told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
+        return next((text for one in told for text in one.known), None)
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""

@@ -98,7 +98,7 @@ def union(values: Iterable[FollowedValue]) -> FollowedValue:
         texts.update(dict.fromkeys(value.texts))
         items.extend(value.items)
         members.extend(value.members)
-    if not texts and not items:
+    if not texts and not items and not members:
         return UNKNOWN
     return FollowedValue(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
 

@@ -87,7 +87,7 @@ _ASKS_NAME: Final = Lazy(
 )
 _IN_NAME: Final = Lazy(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
 _POSTS: Final = Lazy(
-    r"(?:^|[.:])(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|postasync|putasync|post_form|postform|"
+    r"(?:^|[.:])(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|(?:post|put)(?:asjson)?async|post_form|postform|"
     r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
 _GETS: Final = Lazy(
@@ -232,6 +232,24 @@ _ADDS_TO_GROUP: Final = Lazy(
     r"(?i)MODIFY_(?:ADD|REPLACE)|ldap_mod_(?:add|replace)|\.modify(?:_s)?\s*\(|add_attribute|replace_attribute|Members\.Add\s*\(|"
     r"add_members|addMember|ModificationItem|ModifyRequest|->modify\("
 )
+# Every secret of a store, read one after another and sent to a host that is none of a store's.
+_LISTS_SECRETS: Final = Lazy(
+    r"(?i)properties_?of_?secrets|list_?secrets|describe_?parameters|parameters_?by_?path|secrets\.list|list_secret_versions|"
+    r"secrets\.kv\.\w+\.list"
+)
+_READS_SECRET: Final = Lazy(r"(?i)get_?secret|access_?secret|get_?parameter|read_secret|with_?decryption")
+_SENDS_OUT: Final = Lazy(
+    r"(?i)\b(?:post|put|fetch|request|urlopen|upload|sendmail|newrequest)\w*\s*[({]|\.send\w*\s*\("
+)
+_OF_STORES: Final = Lazy(
+    r"(?i)azure|amazonaws|googleapis|vault|hashicorp|microsoft|windows\.net|onepassword|1password|doppler"
+)
+# The settings of a guard against harmful programs, and what switches one of them off.
+_OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
+_SWITCHES_OFF: Final = Lazy(
+    r"(?i)\bDisable(?:Realtime|Behavior|IOAV|Script|AntiSpyware|AntiVirus|Block|OnAccess)\w*[\"'\])]*\s*(?:=>?|,|:)\s*(?:true|1)\b"
+)
+_HTTP: Final = Lazy(r"[\"']https?[\"':]")
 # Rooms in which people read.
 _ROOMS: Final = Lazy(
     r"(?i)hooks\.slack\.com|slack_?webhook|chat[._]?postMessage|discord(?:app)?\.com/api/webhooks|discord_?webhook|api\.telegram\.org|"
@@ -256,6 +274,14 @@ def told_together(
         found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
     if _UNVERIFIED.search(text) and _GIVES_SECRET.search(text) and _ELSEWHERE.search(text):
         found.append(ResourceEffect("disable", "trust", "one", (), "", text[:_SHOWN]))
+    if _LISTS_SECRETS.search(text) and _READS_SECRET.search(text) and _SENDS_OUT.search(text):
+        others = [match.group() for match in _ELSEWHERE.finditer(text) if not _OF_STORES.search(match.group())]
+        if others:
+            found.append(ResourceEffect("send", "credential", "all", (), "", text[:_SHOWN]))
+    if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
+        found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
+    if "URLClassLoader" in text and _HTTP.search(text):
+        found.append(ResourceEffect("receive", "program", "one", (), "", text[:_SHOWN]))
     if _ROLE_OF_ALL.search(text) and "roleAssignments" in text:
         found.append(ResourceEffect("permit", "cloud-identity", "all", (), "", text[:_SHOWN]))
     if _RULERS.search(text) and _ADDS_TO_GROUP.search(text):
@@ -287,6 +313,14 @@ _DUPLICATES: Final = Lazy(
 _CONNECTS: Final = Lazy(
     r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
 )
+# Lines that another machine sends, and what runs a line: of Perl, Ruby and PHP.
+_FROM_SOCKET: Final = Lazy(
+    r"(?s)IO::Socket\S{0,12}->new.*<\$\w+>|TCPSocket\.(?:new|open).*\.(?:gets|readline|recv|read)\b|"
+    r"(?:fsockopen|stream_socket_client)\s*\(.*\b(?:fgets|fread|stream_get_line)\s*\("
+)
+_RUNS_LINE: Final = Lazy(
+    r"\bqx\s*[{(/\[]\s*\$\w+|`\s*(?:\$\w+|#\{)|%x[({\[]\s*#\{|\b(?:system|exec|popen|shell_exec|passthru|proc_open)\s*\(?\s*\$?[a-z]\w*\s*[,).;\n]"
+)
 SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
 _FORK: Final = Lazy(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
@@ -300,5 +334,7 @@ def signals_together(text: str) -> Iterator[tuple[str, str]]:
         yield "code.escapes", shown
     if _CONNECTS.search(text) and SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
         yield "code.reverse", shown
+    if _FROM_SOCKET.search(text) and _RUNS_LINE.search(text):
+        yield "code.runs-fetched", shown
     if _FORK.search(text):
         yield "code.destroys", shown

@@ -17,6 +17,7 @@ from tree_sitter import Node
 
 from aegis.detect.languages.bindings import parameters, rest_of, results_of
 from aegis.detect.languages.calls import KnownCalls, Makes
+from aegis.detect.languages.declared import ENTRIES
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -69,6 +70,13 @@ def make(
     first = every[0] if every else UNKNOWN
     if makes == "join" and method and first.items:  # of Ruby, whose lists and paths are joined by one word
         return _concatenated(every if len(every) > 1 else (first, FollowedValue(("",))), method=method)
+    several = next((one for one in every if one.items), None) if makes in ("join", "together") else None
+    if several is not None and len(every) > 1:  # of R: for each item of a list
+        made = (
+            make(makes, [one if other is several else other for other in every], plainly=plainly)
+            for one in several.items
+        )
+        return FollowedValue((), tuple(islice(made, MAX_ITEMS)))
     if makes == "join":
         parts = list(first.items) if len(every) == 1 and first.items else every
         return (joined_plainly if plainly else join_paths)(parts) if parts else UNKNOWN
@@ -80,6 +88,8 @@ def make(
         return first
     if makes == "list":
         return FollowedValue((), tuple(every[:MAX_ITEMS]), () if named is None else named.members)
+    if makes == "link":  # a path on a host, which comes behind it: `new URL("/a", "https://x.example")`
+        return joined_plainly(every[1::-1]) if len(every) > 1 and "://" in every[1].texts[0] else join_paths(every[:2])
     if makes == "or":
         return first if first.known else every[-1]
     if makes == "added":
@@ -314,7 +324,10 @@ NAMED: Final = frozenset({"keyword_argument", "named_argument", "pair", *_SPREAD
 _JOINS_PLAINLY: Final[frozenset[CodeLanguage]] = frozenset({"go", "ruby", "java", "perl", "r"})
 _CALLS_BARE: Final[frozenset[CodeLanguage]] = frozenset({"ruby"})  # where a name alone may call
 _DEEP: Final = 6  # how deep what a function of the program gives back counts as
-_EACH_OF: Final = frozenset({"map", "collect", "filter", "do.call", "select", "Select", "flat_map", "flatMap"})
+_LIST_FIRST: Final = frozenset({"lapply", "sapply", "vapply", "map_chr", "purrr.map"})  # of R
+_EACH_OF: Final = frozenset(
+    {*_LIST_FIRST, "map", "collect", "filter", "do.call", "select", "Select", "flat_map", "flatMap"}
+)
 _FOLDS: Final = frozenset({"reduce", "inject", "fold", "functools.reduce", "array_reduce", "Reduce", "Aggregate"})
 
 
@@ -338,6 +351,10 @@ class CallResults:
             result = self._given_back(own, parts, scope)
             if result is not None:
                 return result
+        if self._names.fields and parts.receiver is not None and not parts.arguments:  # `config.root()` of a record
+            held = next((one for key, one in scope.value(parts.receiver).members if key == parts.name), None)
+            if held is not None:
+                return held
         for name in self._names.full(parts):
             place = self._known.places.get(name)
             if place is not None:
@@ -350,13 +367,18 @@ class CallResults:
         owner = "" if parts.receiver is None or parts.arguments else canonical(text_of(parts.receiver)).lower()
         if owner and self._known.makes.get(owner) == "environment":  # `process.env.HOME`
             return variable((parts.name,), ())
+        if parts.name in ENTRIES and parts.receiver is not None:  # of an enumeration
+            every = f"{text_of(parts.receiver)}.{parts.name}"
+            if scope.bounds_of(every):
+                return scope.named(every)
         created = self._names.created(parts)
         if created is not None:
             return self._created(created, parts, scope)
-        if self._names.fields and parts.receiver is not None and not parts.arguments:  # `config.root()` of a record
-            held = scope.value(parts.receiver)
-            if held.members:
-                return held.member(parts.name)
+        if self._language == "scala" and parts.receiver is None and len(parts.arguments) == 1:  # `table("root")`
+            held = scope.named(parts.name)
+            key = scope.value(parts.arguments[0]).known
+            if held.members and key:
+                return held.member(key[0])
         return self._of_each(parts, scope)
 
     def _given_back(self, own: Node, parts: Called, scope: NameScope) -> FollowedValue | None:
@@ -366,6 +388,9 @@ class CallResults:
             return None
         values = tuple(map(scope.value, parts.arguments))
         given = {**dict(zip(parameters(own), values, strict=False)), rest_of(own): FollowedValue((), values)}
+        held = UNKNOWN if parts.receiver is None else scope.value(parts.receiver)
+        if held.members:
+            given.update(self=held, this=held)
         found = [scope.value_with(given, node, _DEEP) for node in results.nodes]
         return FollowedValue((), tuple(found)) if results.yields else union(found) if len(found) > 1 else found[0]
 
@@ -389,7 +414,9 @@ class CallResults:
         if parts.name in _FOLDS:
             return self._folded(parts, functions, scope)
         function, listed = functions[0], parts.receiver
-        if listed is None or len(parts.arguments) == 2:
+        if parts.name in _LIST_FIRST and len(parts.arguments) > 1:
+            listed, function = parts.arguments[:2]
+        elif listed is None or len(parts.arguments) == 2:
             listed = parts.arguments[-1] if len(parts.arguments) == 2 else None
         if listed is None:
             return None

@@ -14,6 +14,7 @@ from aegis.detect.languages.bindings import (
     BoundName,
     bound,
     defaults,
+    members_of,
     name_of,
     parameters,
     parts_of,
@@ -21,6 +22,7 @@ from aegis.detect.languages.bindings import (
     rest_of,
 )
 from aegis.detect.languages.syntax import (
+    PLAIN,
     Called,
     CodeLanguage,
     arguments_of,
@@ -66,7 +68,7 @@ _MOST_GIVEN: Final = 8  # values that one of them gets
 _NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
 _WORD: Final = Lazy(r"[A-Za-z_]\w*")
 _QUOTES: Final = "'\"`:"
-_PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent"})
+_PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent", "insert"})
 _DEFINES: Final = frozenset({"define", "const_set", "setattr", "instance_variable_set"})
 _MEMBERS: Final = ("self.", "this.", "$this.")
 _OWN_BY_NAME: Final[frozenset[CodeLanguage]] = frozenset({"java", "csharp"})  # that name members without their owner
@@ -97,6 +99,8 @@ class ProgramNames:
             right, left = _right(node), _left(node)
             if left is not None and right is not None and called_name(right) in _RECORD_MAKERS:
                 self._take_record(text_of(left), right)
+        for node in nodes.get("class", ())[:_MOST_CLASSES]:  # what a record says of its members
+            self.fields[text_of(node.child_by_field_name("name"))] += members_of(node)
         self._held = dict(_held(nodes.get("class", ())))
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
@@ -132,12 +136,14 @@ class ProgramNames:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
         name = parts.name.strip().lstrip("\\")
         if name == "new" and parts.receiver is not None and text_of(parts.receiver) in self._classes:  # of Ruby
-            return self.functions.get(text_of(parts.receiver))
+            return self.functions.get(text_of(parts.receiver)) or self.functions.get(name)
         own = self.functions.get(name)
         if own is not None and own.type == "method_declaration" and own.child_by_field_name("receiver") is not None:
             return own  # of Go, where nothing but its name says so
         if parts.receiver is None or text_of(parts.receiver) in _OWN or self._is_own(parts.receiver):
             return own
+        if self._language in PLAIN and (text_of(parts.receiver) in self._classes or self._language == "lua"):
+            return own  # `Config::of("/etc")`, `config:path()`
         return None
 
     def _makes_own(self, node: Node) -> bool:
@@ -219,9 +225,6 @@ class ProgramNames:
         """Add the members of a class that its functions give values to, or that are declared with its name."""
         name = text_of(node.child_by_field_name("name"))
         own = self.functions.get(name)
-        declared = next((one for one in node.named_children if one.type == "parameter_list"), None)
-        for parameter in () if declared is None else declared.named_children:  # a record
-            self.fields[name].append(text_of(parameter.child_by_field_name("name")))
         for key in given if own is not None else ():
             field = key.lstrip("@").rpartition(".")[2]
             for one in names[key][:_MOST_GIVEN]:
@@ -232,6 +235,12 @@ class ProgramNames:
     def _bind_parameters(self, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of the text's own functions, and of a block that is called with each item of a list."""
         name = called_name(node)
+        if name in self._classes and self._language in PLAIN:
+            named, others = _apart(called(node))
+            for at, field in enumerate(self.fields[name]):
+                told = others[at] if at < len(others) else named.get(field)
+                for key in (field, f"self.{field}", f"this.{field}", f"{name}.{field}") if told is not None else ():
+                    names[key].append(BoundName(key, told or node, node, given=True))
         if name in self.functions or (name == "new" and self._classes):
             parts = called(node)
             own = self.own(parts)
@@ -312,12 +321,7 @@ class ProgramNames:
 
     def _bind_given(self, own: Node, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of a function to what one call gives them, else to what stands for nothing."""
-        named = {
-            text_of(one.named_children[0]).strip(":"): one.named_children[-1]
-            for one in parts.arguments
-            if one.type in _BY_NAME and one.named_child_count > 1
-        }
-        plain = [one for one in parts.arguments if one.type not in _BY_NAME] if named else parts.arguments
+        named, plain = _apart(parts)
         for at, (parameter, default) in enumerate(defaults(own)):
             given = plain[at] if at < len(plain) else named.get(parameter.lstrip("$"), default)
             if given is not None:
@@ -466,6 +470,16 @@ def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:
             yield node.id, name
             if depth < _NEAR and "function" not in node.type and "method" not in node.type:
                 waiting.extend((child, depth + 1) for child in node.named_children)
+
+
+def _apart(parts: Called) -> tuple[dict[str, Node], Sequence[Node]]:
+    """The arguments of a call that have names, and the others."""
+    named = {
+        text_of(one.named_children[0]).strip(":"): one.named_children[-1]
+        for one in parts.arguments
+        if one.type in _BY_NAME and one.named_child_count > 1
+    }
+    return named, [one for one in parts.arguments if one.type not in _BY_NAME] if named else parts.arguments
 
 
 def _shorter(full: str) -> list[str]:

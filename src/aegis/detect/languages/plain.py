@@ -19,18 +19,11 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.grammar import Captures, captures
 from aegis.detect.languages.calls import Writing, calls_of
+from aegis.detect.languages.declared import HOLDS, Declarations
+from aegis.detect.languages.expressions import AFTER, DEFINES, MOST_PARTS, PIPES
 from aegis.detect.languages.names import ADDS, EACH
-from aegis.detect.languages.signs import (
-    AFTER,
-    BRACKETS,
-    DEFINES,
-    MOST_PARTS,
-    NAME,
-    PIPES,
-    SIGN,
-    STRING,
-    Signs,
-)
+from aegis.detect.languages.service_calls import asks_service
+from aegis.detect.languages.signs import BRACKETS, NAME, SIGN, STRING
 from aegis.detect.languages.syntax import PLAIN, CodeLanguage, NodeParts, SignNode, grammar_of
 
 # Brackets that may stay open in a text that is parsed whole: the grammars of other languages than these take more than
@@ -45,10 +38,12 @@ _ASSIGNS: Final = frozenset({"=", "<-", ":=", "<<-"})
 _OWN: Final = Lazy(
     r"\b(?:fn|fun|func|def|function|defp)\s+(?:\w+[.:])?(\w+)|(?m)^\s*(?:local\s+|val\s+|let\s+)?([\w.]+)\s*(?:=|<-)\s*(?:function\s*\(|\\\(|\{|\()"
 )
+_OF_TYPES: Final = frozenset({":", "extends", "with", "implements"})  # before the name of a type
 _FAR: Final = 200  # signs of a function's body in which what it gives back is looked for
 _ENDS_NAMES: Final = frozenset({"=", "{", "(", ";", ",", "}", ")", "<-"})
 _MOST_NAMES: Final = 8  # that the parts of one value get, and values that one is chosen of
 _ALIAS: Final = Lazy(r"(?m)^\s*(?:(?:local|val|let|var|const)\s+)?(\w+)\s*(?:=|<-)\s*(?:\w+(?:\.|::))+\w+\s*$")
+_CLASS: Final = Lazy(r"\b(?:class|object|struct|enum)\s+(\w+)")
 _DECLARES: Final = frozenset({"let", "val", "var", "local", "const", "final", "auto"})
 
 
@@ -69,15 +64,21 @@ def _open(text: str) -> int:
 def _plain_nodes(text: str, language: CodeLanguage, effort: Effort) -> dict[str, list[Node]] | None:
     """What a text calls, assigns, goes over and defines; `None` where `effort` does not last."""
     written, ends = calls_of(language).written, calls_of(language).ends
-    if written is None or not _worth(language).search(text):
+    if written is None or not (_worth(language).search(text) or _ASKS.search(text)):
         return {}
     own = {(match.group(1) or match.group(2)).lower() for match in _OWN.finditer(text)}
-    own |= {match.group(1).lower() for match in _ALIAS.finditer(text)}
+    own |= {match.group(1).lower() for match in (*_ALIAS.finditer(text), *_CLASS.finditer(text))}
     reader = _Reader(text, written, ends | EACH | ADDS | own)
     if not effort.take(len(reader.words) * _UNITS):
         return None
     # They have the shape of a grammar's nodes, of which whoever reads them asks no more.
     return cast("dict[str, list[Node]]", reader.nodes())
+
+
+# The beginning of a call that may ask a service for something.
+_ASKS: Final = Lazy(
+    r"(?i)\b\w*(?:request|delete|remove|disable|revoke|grant|update|create|put|patch|send|purge|drop)\w*[({]"
+)
 
 
 @cache
@@ -87,7 +88,7 @@ def _worth(language: CodeLanguage) -> Lazy:
     return Lazy(rf"(?i)(?:\b|_)(?:{names})|`|\.!")
 
 
-class _Reader(Signs):
+class _Reader(Declarations):
     """The nodes that are read among the signs of one text."""
 
     def __init__(self, text: str, written: Writing, wanted: frozenset[str]):
@@ -99,32 +100,48 @@ class _Reader(Signs):
     def nodes(self) -> dict[str, list[SignNode]]:
         found: dict[str, list[SignNode]] = {"call": [], "assign": [], "loop": [], "function": [], "class": []}
         closed: list[int] = []  # where the parentheses end that a sign stands in
+        owners: list[tuple[int, str]] = []  # where the classes end, and their names
         for at, word in enumerate(self.words):
             while closed and at >= closed[-1]:
                 closed.pop()
+            while owners and at >= owners[-1][0]:
+                owners.pop()
             kind = self._kinds[at]
             if kind == NAME:
                 lowered = word.lower()
-                if lowered in DEFINES:
-                    own = self._function(at)
+                declared = self._declared(at) if word in HOLDS else None
+                if declared is not None:
+                    owners.append((declared.closes, declared.name))
+                    found["class"].append(declared.node)
+                    found["assign"] += declared.constants
+                    found["call"] += declared.calls
+                elif lowered in DEFINES or word in ("val", "var"):
+                    own = self._function(at) if lowered in DEFINES else self._property(at)
                     if own is not None:
                         found["function"].append(own)
                 elif word == "for":
                     loop = self._loop(at)
                     if loop is not None:
                         found["loop"].append(loop)
-                elif lowered in self._wanted and self._is_called(at):
+                elif (lowered in self._wanted or asks_service(word)) and self._is_called(at):
                     found["call"].append(self._call_at(at))
             elif kind == SIGN:
                 if word in ("(", "{", "["):
                     closed.append(self._pair.get(at, len(self.words)))
                 elif word in _ASSIGNS or word == "+=":
+                    short = self._short(at) if word == "=" and self._word(at - 1) == ")" else None
+                    if short is not None:
+                        found["function"].append(short)
+                        continue
                     inner = (
                         self._word(self._pair.get(closed[-1], -1)) if closed and closed[-1] < len(self.words) else "{"
                     )
                     assigned = None if inner == "(" and word != "<-" else self._assignment(at, word)
                     if assigned is not None:
                         found["assign"].append(assigned)
+                        left, right = map(assigned.child_by_field_name, ("left", "right")) if owners else (None, None)
+                        if left is not None and right is not None:
+                            found["assign"].append(self._constant(f"{owners[-1][1]}.{left.text.decode()}", right))
                 elif word in PIPES:
                     piped = self._piped(at)
                     if piped is not None:
@@ -144,12 +161,16 @@ class _Reader(Signs):
 
     def _is_called(self, at: int) -> bool:
         after = self._word(at + 1)
-        if self._word(at - 1).lower() in DEFINES or (after == "{" and not self._written.blocks):
+        if self._word(at - 1).lower() in DEFINES or self._word(at - 1) in HOLDS:
+            return False
+        if after == "{" and self._word(at - 1) in _OF_TYPES:
             return False
         if after == "!":
             return self._word(at + 2) in ("(", "[", "{")
         if after in ("<", "::") and self._generic(at + 1) != at + 1:
             return self._word(self._generic(at + 1)) == "("
+        if after == "{" and not self._written.blocks and not self._is_filled(at, at + 1):
+            return False
         return after in ("(", "{") and not self._breaks[at + 1]
 
     def _call_at(self, at: int) -> SignNode:
@@ -203,7 +224,8 @@ class _Reader(Signs):
             start = self._start(before)
         else:
             return None
-        end = len(self.words)
+        is_asked = self._word(declared - 1) in ("if", "guard", "while")  # `if let root = config["root"] {`
+        end = self._header_end(at + 1) if declared >= 0 and is_asked else len(self.words)
 
         def read() -> NodeParts:
             value = self._chosen(at + 1) or self._expression(at + 1, end, 0)[0]
@@ -311,7 +333,7 @@ class _Reader(Signs):
     def _header_end(self, at: int) -> int:
         """Where the head of a loop ends: before its block, or with the line."""
         for _ in range(MOST_PARTS):
-            if at >= len(self.words) or self._word(at) in ("{", "do", ")") or self._breaks[at]:
+            if at >= len(self.words) or self._word(at) in ("{", "do", ")", "where") or self._breaks[at]:
                 break
             at = self._pair[at] + 1 if self._word(at) in ("(", "[") else at + 1
         return at
@@ -319,20 +341,52 @@ class _Reader(Signs):
     def _function(self, at: int) -> SignNode | None:
         """A function that the text defines: its parameters, and what it gives back."""
         name = at + 1
-        while self._is_name(name) and self._word(name + 1) in (".", ":"):
+        while self._is_name(name) and self._word(name + 1) in (".", ":") and self.words[at] != "def":
             name += 2
         opens = self._generic(name + 1)
+        if self._word(at + 1) == "(" and self._word(at - 1) in _ASSIGNS:  # `collect <- function(dirs) {...}`
+            name, opens = at - 2, at + 1
+        if self._is_name(name) and self._word(name + 1) in (":", "=") and self.words[at] == "def":  # of Scala
+            return self._defined(at, name, -1, name + 1)
         if not self._is_name(name) or self._word(opens) != "(":
             return None
+        return self._defined(at, name, opens, self._pair[opens] + 1)
+
+    def _short(self, at: int) -> SignNode | None:
+        """A function on one line, of Julia: `path(c) = joinpath(c.root, "ssh")`."""
+        opens = self._pair.get(at - 1, 0)
+        name = opens - 1
+        begins = self._is_name(name) and self.words[name] not in _DECLARES and (not name or self._breaks[name])
+        return self._defined(name, name, opens, at) if begins else None
+
+    def _property(self, at: int) -> SignNode | None:
+        """A member that is computed when it is asked for: `val path get() = ...`, `var path: String { ... }`."""
+        name = at + 1
+        if not self._is_name(name):
+            return None
+        for one in range(name + 1, min(name + 8, len(self.words))):
+            word = self._word(one)
+            if word == "get" and self._word(one + 1) == "(":
+                return self._defined(at, name, -1, self._pair[one + 1] + 1)
+            if word == "{" and self._word(name + 1) == ":":
+                return self._defined(at, name, -1, one)
+            if word in ("=", "by", ",", ")", "in", "}"):
+                break
+        return None
+
+    def _defined(self, at: int, name: int, opens: int, behind: int) -> SignNode:
+        """A function by its name, its parentheses (-1 for none), and the sign behind them."""
 
         def read() -> NodeParts:
+            body = self._result(behind) or self._make("body_statement", behind, behind + 1)
+            none = self._filled(SignNode("parameters", "", self._at[at]), {})
             return {
                 "name": self._make("identifier", name, name + 1),
-                "parameters": self._parameters(opens),
-                "body": self._result(self._pair[opens] + 1) or self._make("body_statement", opens, opens + 1),
+                "parameters": none if opens < 0 else self._parameters(opens),
+                "body": body,
             }, ()
 
-        return self._make("method", at, opens, read)
+        return self._make("method", at, behind, read)
 
     def _result(self, at: int) -> SignNode | None:
         """What a function gives back whose parameters end before a sign, where it is one expression or returned."""
@@ -343,6 +397,9 @@ class _Reader(Signs):
             end += 1
         if self._word(end) == "{":
             closes = self._pair[end]
+            chosen = self._chosen(end + 1)
+            if chosen is not None:
+                return chosen
             found, after = self._expression(end + 1, closes, 1)
             if found is not None and after >= closes:
                 return found
@@ -352,10 +409,10 @@ class _Reader(Signs):
                 if found is not None and after >= closes:
                     return found
         elif self._word(end) == "=":
-            return self._expression(end + 1, len(self.words), 1)[0]
+            return self._chosen(end + 1) or self._expression(end + 1, len(self.words), 1)[0]
         for one in range(end, min(end + _FAR, len(self.words))):
             if self.words[one] == "return":
-                return self._expression(one + 1, len(self.words), 1)[0]
+                return self._chosen(one + 1) or self._expression(one + 1, len(self.words), 1)[0]
             if self._word(one).lower() in DEFINES:
                 break
         return None

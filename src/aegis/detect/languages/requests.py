@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -17,10 +17,8 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
-from aegis.detect.languages.bindings import BoundName
 from aegis.detect.languages.followed import plain, written_out
 from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
@@ -33,7 +31,6 @@ from aegis.detect.languages.syntax import (
     text_of,
 )
 from aegis.detect.languages.values import NameScope
-from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import builtin_programs
 
 SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
@@ -43,7 +40,9 @@ FETCHES: Final = Lazy(
 )
 # Statements that are worth a parser wherever a program hands them to a database.
 _GRAVE_STATEMENT: Final = Lazy(
-    r"(?i)\bdrop\s+(?:database|schema)\b|\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
+    r"(?i)\bdrop\s+(?:database|schema|user|role|owned)\b|\bdisable\s+trigger\b|\bsession_replication_role\b|\balter\s+(?:user|role|login|system)\b|"
+    r"\bset\s+global\b|\breset\s+master\b|\bpurge\s+binary\b|\bcreate\s+(?:user|role|login)\b|\bretain\s+0\s+hours\b|"
+    r"\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bload_file\s*\("
 )
 # What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
@@ -52,7 +51,7 @@ _GRAVE_ON_SERVER: Final = Lazy(
 )
 _ASKS_SERVER: Final = Lazy(
     r"(?i)\bDBI\b|ActiveRecord|\bDB::|Sequel\b|knex|typeorm|JdbcTemplate|EntityManager|\bsqlx\b|database/sql|psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
-    r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse"
+    r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse|SparkSession|databricks|bigquery|athena"
 )
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
@@ -135,7 +134,7 @@ def _in_full(value: Node, scope: NameScope) -> str:
     if followed.items or followed.members:
         return written_out(followed)
     text = text_of(value)[:_LONGEST]
-    further = [text_of(one.value) for name in _names_in([text]) for one in scope.bounds_of(name)[:1]]
+    further = [text_of(one.value) for name in names_in([text]) for one in scope.bounds_of(name)[:1]]
     return str(_CAPITAL_NAME.sub(r'"\1":', " ".join([text, *further]))).replace("'", '"')
 
 
@@ -151,7 +150,7 @@ _NARROWS_NOTHING: Final = Lazy(
 )
 
 
-_LONGEST_CHAIN: Final = 400
+LONGEST_CHAIN: Final = 400
 
 
 # The same without a condition in parentheses: what is there in every row is no condition.
@@ -183,7 +182,7 @@ class Chains:
         Behind `delete(Row)` stands `.where(id == 1)`.
         """
         chain = self._of[node.start_byte]
-        end, whole = chain[bisect_right(chain, node.end_byte + _LONGEST_CHAIN, key=itemgetter(0)) - 1]
+        end, whole = chain[bisect_right(chain, node.end_byte + LONGEST_CHAIN, key=itemgetter(0)) - 1]
         behind = text_of(whole)[len(text_of(node)) :] if end > node.end_byte else ""
         written = unnarrowed(f"{owner}{behind}").lower()
         return any(word in written for word in words)
@@ -191,19 +190,19 @@ class Chains:
 
 def ends_of(chain: str) -> str:
     """The ends of a chain of calls, where its middle is long: what it is called on, and what was called last."""
-    return chain if len(chain) <= 2 * _LONGEST_CHAIN else f"{chain[:_LONGEST_CHAIN]} {chain[-_LONGEST_CHAIN:]}"
+    return chain if len(chain) <= 2 * LONGEST_CHAIN else f"{chain[:LONGEST_CHAIN]} {chain[-LONGEST_CHAIN:]}"
 
 
 def says(pieces: Sequence[str], parts: Called, scope: NameScope) -> bool:
     """Whether the arguments of a call hold one of the pieces, without blanks and quotes, or what they name does."""
     written = [text_of(one)[:_LONGEST] for one in parts.arguments[:_MOST_OPTIONS]]
-    for name in _names_in(written):
+    for name in names_in(written):
         written += [text_of(one.value)[:_LONGEST] for one in scope.bounds_of(name)[:1]]
         written += [text_of(one.whole)[:_LONGEST] for one in scope.of_owner(name)[:_MOST_OWNED]]
     plain = _PLAIN.sub("", ",".join(written)).lower()
     if any(piece in plain for piece in pieces):
         return True
-    owned = (one.value for name in _names_in(written[: len(parts.arguments)]) for one in scope.of_owner(name))
+    owned = (one.value for name in names_in(written[: len(parts.arguments)]) for one in scope.of_owner(name))
     followed = ",".join(
         [
             *(_as_written(one, scope) for one in parts.arguments[:_MOST_OPTIONS]),
@@ -340,152 +339,9 @@ def is_broad_test(function: Node) -> bool:
     return "!" in text.replace("!=", "") or "not " in text or _NARROW.search(text) is None
 
 
-_ASKS: Final = frozenset({
-    "if_statement", "if", "elif_clause", "else_clause", "conditional_expression", "ternary_expression", "unless",
-    "switch_statement", "switch_section", "switch_case", "case_clause", "match_statement", "if_modifier", "case",
-    "unless_modifier", "boolean_operator", "if_clause", "expression_switch_statement", "conditional",
-})  # fmt: skip
-_LOOPS: Final = ("for", "while", "generator", "list_comp", "set_comp")
-_FAR: Final = 16  # nodes around a call that are looked at
-_LEAVES: Final = (b"continue", b"next ", b"return")
-
-
-# A condition that picks some by what they are called or equal, and one that only leaves some out.
-_PICKS: Final = Lazy(rb"[\"'`]|==|\bin\b|\bmatch|\bsearch")
-_UNLIKE: Final = Lazy(rb"!=|\bnot\s+(?:\w+\s+)?in\b|\bnot\s+[\w.]+\.\w*(?:with|match)|!\s*[\w.]+\.\w+\(|\bunless\b")
-_OMITS: Final = Lazy(rb"!=|!==|\bnot\b|\bunless\b|![\w(]")
-
-
-def is_conditional(node: Node) -> bool:
-    """Whether a condition between a call and the loop around it picks what the call is made for.
-
-    `if p.name() == "vite": p.kill()` does; `if p.pid != os.getpid()` only leaves one out, and so does a `continue`
-    where something is equal.
-    """
-    whole = node.parent
-    for _ in range(_FAR):
-        if whole is None:
-            return False
-        before = (whole.text or b"")[: node.start_byte - whole.start_byte]
-        if whole.type in _ASKS and _PICKS.search(before) and not _OMITS.search(before):
-            return True
-        if whole.type.startswith(_LOOPS):
-            if any(word in before for word in _LEAVES):
-                return _UNLIKE.search(before) is not None
-            asked = [
-                one.text or b"" for one in whole.named_children if one.type in _ASKS and one.end_byte > node.end_byte
-            ]
-            return any(_PICKS.search(one) and not _OMITS.search(one) for one in asked)
-        whole = whole.parent
-    return False
-
-
-# What a program does to all that a service lists: `for one in client.list_users(): client.delete_user(one.id)`. No
-# library need be known for it. One call lists, another ends what its argument or its owner names, it is made for each
-# item, and nothing between them picks some of the items.
-
-_MOST_NAMES: Final = 12
-_HOPS: Final = 3  # names between an item and the call that lists it
-_SHOWN: Final = 80
-
-# What a call ends, by the words that its name begins with.
-_ENDED: Final = Lazy(
-    r"^(?:(?:[bB]egin|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
-    r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
-    r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
-    r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
-)
-_BEGINNINGS: Final = (
-    "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
-    "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
-    "kick", "deprovision", "ban", "admin_", "users_", "user_", "member", "start", "dbremovetable",
-)  # fmt: skip
-_UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
-# A call that lists what a service has.
-_LISTED: Final = Lazy(
-    r"\bdbListTables\s*\(|\bGetPropertiesOf\w{2,30}\s*\(|\bContainerList\s*\(|"
-    r"\b[A-Z]\w{2,40}(?:::|\.)(?:all|find_each|unscoped|cursor)\b|\.objects\.all\(\)|\.collection\([^()]{1,60}\)\.(?:get|stream|listDocuments|list_documents)\(\)|"
-    r"\b(?:users|members|accounts|customers|channels|repos|projects|teams)_list\s*\(|"
-    r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
-    r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
-    r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
-    r"repositories|repos|zones|domains|vaults|tables)(?:\(\))?(?:\.(?:all|each)\b(?:\(\))?)?$"
-)
-# What picks some of it, what picks all that is worth something, and what is made to be ended.
-_ALL_OF_USE: Final = Lazy(
-    r"(?i)\bstatus(?:es)?[\"']?\s*[:=(]\s*\[?[\"'](?:active|all|enabled|running|live|open|succeeded|paid|in[_-]?use)[\"']\]?"
-)
-_PICKED: Final = Lazy(
-    r"(?i)filter|prefix|query|\bq\b|where|tag|label|status|state|search|since|before|until|older|newer|created|expired|stale|"
-    r"limit\W+1\b|max_?results?\W+1\b|page_?size\W+1\b|startswith|endswith|\bname\b|pattern|match|selector"
-)
-_SEVERAL: Final = Lazy(r"(?:[a-rt-z]s|[mM]any|[aA]ll|[bB]atch)$")  # what is asked to end several at once
-# Conditions that only leave some out.
-_LEFT_OUT: Final = Lazy(r"\bif\s+not\s+[^\[\]]{1,80}\]?|\bif\s+\w+\s*!=\s*[\"'\w]{1,40}")
-_SMALL_THINGS: Final = Lazy(
-    r"(?i)te?mp|test|mock|cache|session|cookie|notification|bookmark|draft|preview|listener|handler|breakpoint|marker|"
-    r"listOf\b|element|child|rows?\b|cells?\b|shapes?\b|slides?\b|annotation|comment|reaction|message|timer|watch|job|task|run|artifact|webhook|dir\b|files?\b|"
-    r"listdir|readdir|list_?files|listFiles"
-)
+MOST_NAMES: Final = 12  # of a text that are looked up
 _ANY_NAME: Final = Lazy(r"[A-Za-z_$][\w$]*")
 
 
-@remembered
-def ends_something(name: str) -> bool:
-    """Whether a call of a name in small letters may end something."""
-    return name.startswith(_BEGINNINGS)
-
-
-def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[ResourceEffect]:
-    """What a call by those names, the fullest first, ends of all that a service lists.
-
-    Nothing where it is not made for each of it, and where it is a function of the program itself.
-    """
-    kind = _ENDED.search(parts.name)
-    name = names[0] if names else ""
-    if (
-        (parts.receiver is None and name != "dbremovetable")
-        or (kind is None and _UNDONE.search(name) is None)
-        or _SMALL_THINGS.search(name) is not None
-    ):
-        return
-    listed = next(_listed(parts, scope), "")
-    if listed:
-        is_deleted = kind is not None and kind.group("deletes") is not None
-        is_disabled = kind is not None and (kind.group("disables") or kind.group("removes")) is not None
-        if is_deleted:
-            yield ResourceEffect("delete", "cloud-resource", "all", (parts.name,), "", listed[:_SHOWN])
-        elif is_disabled:
-            yield ResourceEffect("disable", "account", "all", (parts.name,), "", listed[:_SHOWN])
-        else:
-            yield ResourceEffect("write", "record", "all", (parts.name,), "", listed[:_SHOWN])
-
-
-def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
-    """The calls that list what the argument or the owner of a call is an item of, with nothing that picks some."""
-    texts = [text_of(one)[:_LONGEST_CHAIN] for one in (parts.receiver, *parts.arguments[:_MOST_NAMES])]
-    for item in _names_in(texts):
-        for one in scope.bounds_of(item):
-            if one.each or _SEVERAL.search(parts.name):
-                text = _source(one, scope)
-                plain = _LEFT_OUT.sub("", _ALL_OF_USE.sub("", text))
-                if _LISTED.search(plain) and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
-                    yield text
-
-
-def _source(one: BoundName, scope: NameScope) -> str:
-    """What is gone over, as it is written where it was asked for."""
-    text = text_of(one.value)[:_LONGEST_CHAIN]
-    told = [text]
-    for _ in range(_HOPS):
-        further = [bound for name in _names_in([text])[:1] for bound in scope.bounds_of(name)[:1]]
-        if not further or _LISTED.search(text):
-            break
-        text = text_of(further[0].value)[:_LONGEST_CHAIN]
-        told.append(text)
-    return " ".join(told)
-
-
-def _names_in(texts: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(match.group() for text in texts for match in _ANY_NAME.finditer(text)))[:_MOST_NAMES]
+def names_in(texts: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(match.group() for text in texts for match in _ANY_NAME.finditer(text)))[:MOST_NAMES]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -18,10 +18,13 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.languages.bindings import defaults
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue, plain, written_out
 from aegis.detect.languages.made import NAMED, named_arguments
+from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
+from aegis.detect.quick import remembered
 from aegis.detect.structured import asked, may_tell, structured_effects
 from aegis.detect.tool_deeds import speaks
 
@@ -41,6 +44,7 @@ REQUESTING: Final = frozenset({
     "setrequestmethod", "urlopen", "stream", "new",
 })  # fmt: skip
 _METHODS: Final = ("DELETE", "PATCH", "POST", "PUT", "GET")
+_BOTH: Final = Lazy(r"^(DELETE|PATCH|POST|PUT|GET) (/[^\s]{1,600})$")  # in one text: `DELETE /repos/{owner}/{repo}`
 _METHOD: Final = Lazy(r"(?i)^(?:http\.?method\.?)?(delete|patch|post|put|get)$")
 _ADDRESS: Final = Lazy(r"^(?:\w+://|/[\w.{$-]|VALUE/)")
 _BODIES: Final = ("json", "body", "data", "payload", "content", "form_params", "form")
@@ -48,7 +52,7 @@ _SAID: Final = ("method", "type")
 _PLACES: Final = ("url", "uri", "endpoint", "path")
 _CLIENTS: Final = Lazy(r"(?i)http|client|session|\bapi|axios|rest|request|agent|\bgot\b|conn|octokit|guzzle")
 _OFTEN: Final = frozenset({"get", "new", "request", "method", "stream", "del"})  # called for much else
-_SHOWS_ADDRESS: Final = Lazy(r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d")
+_SHOWS_ADDRESS: Final = Lazy(r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d|[\"'`](?:DELETE|PATCH|POST|PUT) /")
 _LONGEST: Final = 600  # characters of an address
 _BUILT: Final = Lazy(r"(?i)newBuilder\s*\(|\.uri\s*\(|HttpRequest|Request\.Builder|\.url\s*\(")
 _MOST_ABOVE: Final = 6  # calls of a chain that builds one request
@@ -63,8 +67,11 @@ def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> S
     given = [(one, scope().value(one)) for one in parts.arguments[:6] if one.type not in NAMED]
     for one, value in given:
         word = _METHOD.search(value.known[0] if value.known else text_of(one)[:24])
+        both = _BOTH.search(value.known[0]) if value.known and not url else None
         if word is not None and not url:
             method = word.group(1).upper()
+        elif both is not None:
+            method, url = both.groups()
         elif not url and (text := _address(value, bare=bare)):
             url = text
         elif value.members:
@@ -141,6 +148,7 @@ _OBJECTS: Final = frozenset({
     "object_creation_expression", "composite_literal", "unary_expression", "anonymous_hash_expression",
     "as_expression", "satisfies_expression",
 })  # fmt: skip
+_NAMES: Final = frozenset({"identifier", "variable_name", "scalar", "shorthand_property_identifier"})
 _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
 _LONGEST_OWNER: Final = 120
@@ -157,7 +165,7 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
         return None
     members: dict[str, FollowedValue] = dict(named_arguments(parts, scope()))
     for one in parts.arguments[:6]:
-        if one.type in _OBJECTS:
+        if _is_object(one, scope):
             members.update(scope().value(one).members)
     if not members:
         return None
@@ -166,6 +174,8 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
 
 
 SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose names say nothing of what is called
+_MOST_SITES: Final = 8  # places where one function of the text is called
+_FAR: Final = 24  # nodes around a call in which the function is looked for that it stands in
 _MOST_TRIED: Final = 96  # calls of one text that are read
 _MOST_CHARS: Final = 65_536  # ... and their characters, as calls stand in each other
 _MOST_STEPS: Final = 600  # expressions that are followed for them, whatever the rest of the text has taken
@@ -173,23 +183,39 @@ _READS: Final = ("get", "list", "describe", "find", "fetch", "read", "query", "h
 _GIT_WORDS: Final = frozenset({"push", "reset", "clean", "raw", "filter_branch", "update_ref", "reflog", "config"})
 
 
-def _is_named(node: Node) -> bool:
+def _is_object(node: Node, scope: Callable[[], NameScope]) -> bool:
+    """Whether an argument is an object, or a name that one was given to."""
+    if node.type in _OBJECTS:
+        return True
+    return node.type in _NAMES and any(
+        unwrapped(one.value).type in _OBJECTS for one in scope().bounds_of(text_of(node))
+    )
+
+
+def _is_named(node: Node, scope: Callable[[], NameScope]) -> bool:
     """Whether a call may have arguments with names."""
     listed = node.child_by_field_name("arguments")
     if listed is None:
         return False
-    return any(one.type in NAMED or one.type in _OBJECTS for one in map(unwrapped, listed.named_children[:12]))
+    return any(one.type in NAMED or _is_object(one, scope) for one in map(unwrapped, listed.named_children[:12]))
+
+
+@remembered
+def asks_service(name: str) -> bool:
+    """Whether a call of that name may ask a service for something."""
+    return name.lower() in REQUESTING or ends_something(name.lower()) or speaks(name)
 
 
 class ServiceCalls:
     """What one text asks of services, call by call; `own` are the functions of the text itself."""
 
-    def __init__(self, own: Container[str], scope: Callable[[], NameScope], text: Callable[[], str]):
+    def __init__(self, own: Mapping[str, Node], scope: Callable[[], NameScope], text: Callable[[], str]):
         self._own = own
         self._text = text
         self._scope = scope
         self._calls: list[tuple[bool, int, str, Node]] = []
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._sites: dict[str, list[Node]] = {}  # where functions of the text are called
 
     @cached_property
     def _tells(self) -> bool:
@@ -204,8 +230,10 @@ class ServiceCalls:
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
             if owner.endswith(("git", "git()", "repo")):
                 return self._git(parts)
+        if name in self._own and len(sites := self._sites.setdefault(name, [])) < _MOST_SITES:
+            sites.append(node)
         is_request = last in REQUESTING
-        is_call = last not in SENDS and (speaks(name) or self._tells) and _is_named(node)
+        is_call = last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope)
         if name not in self._own and (is_request or is_call):
             owner = text_of(node)[:_LONGEST_OWNER].partition("(")[0]
             self._seen[owner, last] += 1
@@ -224,16 +252,50 @@ class ServiceCalls:
             left -= node.end_byte - node.start_byte
             if left < 0:
                 break
-            last = name.lower()
-            if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node))):
-                made = made_request(called(node), node, self._scope)
-                if made is not None:
-                    yield from asked(*made)
-            if last not in SENDS and (speaks(name) or self._tells) and _is_named(node):
-                call = asked_call(called(node), node, self._scope)
-                if call is not None:
-                    for told in structured_effects(call.tool, call.arguments, call.text, to_files=False):
-                        yield told.effect
+            for given in self._given_to(node):
+                with self._scope().standing_for(given):
+                    yield from self._asked(name, node)
+
+    @cached_property
+    def _called_here(self) -> Mapping[int, str]:
+        """The functions of the text that it calls, by their nodes."""
+        return {self._own[name].id: name for name in self._sites}
+
+    def _given_to(self, node: Node) -> Iterator[Mapping[str, FollowedValue]]:
+        """What the parameters of the function stand for that a call stands in, at each place where that is called."""
+        above, names = node.parent, self._called_here
+        for _ in range(_FAR if names else 0):
+            if above is None or above.id in names:
+                break
+            above = above.parent
+        name = names.get(above.id) if above is not None else None
+        parameters = defaults(self._own[name]) if name is not None else []
+        if name is None or not parameters:
+            yield {}
+            return
+        for site in self._sites[name]:
+            parts, scope = called(site), self._scope()
+            plain_ones = [scope.value(one) for one in parts.arguments if one.type not in NAMED]
+            told = dict(zip([parameter for parameter, _ in parameters], plain_ones, strict=False))
+            told.update(named_arguments(parts, scope))
+            yield {
+                parameter: told.get(parameter) or (UNKNOWN if default is None else scope.value(default))
+                for parameter, default in parameters
+            }
+
+    def _asked(self, name: str, node: Node) -> Iterator[ResourceEffect]:
+        last = name.lower()
+        if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node))):
+            made = made_request(called(node), node, self._scope)
+            if made is not None:
+                yield from asked(*made)
+                if made.method == "DELETE" and made.url.rpartition("/")[2].startswith("VALUE"):
+                    yield from swept_by_request(called(node), node, made.url, self._scope())
+        if last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope):
+            call = asked_call(called(node), node, self._scope)
+            if call is not None:
+                for told in structured_effects(call.tool, call.arguments, call.text, to_files=False):
+                    yield told.effect
 
     def _git(self, parts: Called) -> str:
         """A command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""

@@ -84,7 +84,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "go": _Spoken(
         "tree_sitter_go", "language",
         "(call_expression) @call [(short_var_declaration) (assignment_statement) (var_spec) (const_spec)] @assign"
-        " (range_clause) @loop [(function_declaration) (method_declaration)] @function",
+        " (range_clause) @loop [(function_declaration) (method_declaration)] @function (type_spec) @class",
         96,
     ),
     "csharp": _Spoken(

@@ -7,13 +7,14 @@ the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import BoundName, holds, item_name, within
+from aegis.detect.languages.bindings import BoundName, arms_of, holds, item_name, within
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -38,7 +39,6 @@ from aegis.detect.languages.syntax import Called, behind_line, called, canonical
 MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds what many names for one thing cost
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
-
 
 _STRINGS: Final = frozenset({
     "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
@@ -102,11 +102,6 @@ _SPREADS: Final = frozenset({
     "spread_element", "list_splat", "dictionary_splat", "splat_argument", "hash_splat_argument", "variadic_unpacking",
 })  # fmt: skip
 _MATCHES: Final = frozenset({"switch_expression", "match_expression", "case", "if"})  # that are one of several values
-_ARMS: Final = frozenset({
-    "switch_expression_arm", "match_conditional_expression", "match_default_expression", "when", "else", "then",
-    "match_block",
-})  # fmt: skip
-_MOST_ARMS: Final = 16
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _ROOTS: Final = (("/",), ("C:/",))
@@ -141,7 +136,7 @@ class NameScope:
         return found
 
     def renew(self, steps: int) -> None:
-        """Let at least so many expressions more be followed, whatever was followed before."""
+        """Let at least so many expressions more be followed."""
         self._steps = max(self._steps, steps)
 
     def bounds_of(self, name: str) -> Sequence[BoundName]:
@@ -164,10 +159,16 @@ class NameScope:
 
     def value_with(self, given: Mapping[str, FollowedValue], node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be where names stand for what they are given: of a function, or of each item of a list."""
+        with self.standing_for(given):
+            return self.value(node, depth)
+
+    @contextmanager
+    def standing_for(self, given: Mapping[str, FollowedValue]) -> Iterator[None]:
+        """Read expressions with names that stand for what they are given."""
         memo, before = self._memo, self._given
         self._memo, self._given = {}, {**before, **given}
         try:
-            return self.value(node, depth)
+            yield
         finally:
             self._memo, self._given = memo, before
 
@@ -196,8 +197,7 @@ class NameScope:
         if kind in _LISTS:
             return self._list(node, depth)
         if kind == "composite_literal":
-            body = node.child_by_field_name("body")
-            return UNKNOWN if body is None else self.value(body, depth)
+            return self._literal(node, depth)
         if kind == "quoted_word_list":
             texts = text_of(node).partition("w")[2][1:-1].split()
             return FollowedValue((), tuple(FollowedValue((text,)) for text in texts[:MAX_ITEMS]))
@@ -213,7 +213,7 @@ class NameScope:
         if kind in _OBJECTS or kind == "anonymous_object_creation_expression":
             return self._object(node, depth)
         if kind in _MATCHES:
-            return union(self.value(arm, depth) for arm in _arms(node))
+            return union(self.value(arm, depth) for arm in arms_of(node))
         if kind in _MEMBERS:
             return self._member(node, depth)
         if kind in _SUBSCRIPTS:
@@ -378,6 +378,24 @@ class NameScope:
         placed = tuple((f"={at}", item) for at, item in enumerate(items)) if node.type == "expression_list" else ()
         return FollowedValue((), tuple(items[:MAX_ITEMS]), placed)
 
+    def _literal(self, node: Node, depth: int) -> FollowedValue:
+        """A value of Go by its type: an object of a structure whose members are given in their order, or several."""
+        body, kind = node.child_by_field_name("body"), text_of(node.child_by_field_name("type"))
+        if body is None:
+            return UNKNOWN
+        name = kind.rpartition("]")[2].lstrip("*")
+        if kind[:1] == "[":
+            made = (self._record(name, unwrapped(one), depth) for one in body.named_children[:MAX_ITEMS])
+            return FollowedValue((), tuple(made))
+        return self._record(name, body, depth)
+
+    def _record(self, name: str, body: Node, depth: int) -> FollowedValue:
+        if body.type == "literal_value" and not any(one.type in _PAIRS for one in body.named_children[:1]):
+            made = self._of_call(Called(None, name, tuple(body.named_children)), self)
+            if made is not None and made.members:
+                return made
+        return self.value(body, depth)
+
     def _object(self, node: Node, depth: int) -> FollowedValue:
         members: list[tuple[str, FollowedValue]] = []
         children = node.named_children[: 2 * MAX_ITEMS]
@@ -459,23 +477,6 @@ class NameScope:
             pairs = zip(items[::2], items[1::2], strict=False)
             return FollowedValue((), (), tuple((key.texts[0], value) for key, value in pairs if key.texts))
         return self._name(f"@{name}", owner, depth)
-
-
-def _arms(node: Node) -> list[Node]:
-    """The values that a choice between several is one of."""
-    found: list[Node] = []
-    waiting = list(node.named_children)
-    for one in waiting[:_MOST_ARMS]:
-        body = one.child_by_field_name("body") or one.child_by_field_name("return_expression")
-        if one.type in ("match_block", "then"):
-            found += [inner for arm in one.named_children[:_MOST_ARMS] for inner in _arm(arm)]
-        elif one.type in _ARMS and one.named_child_count:
-            found += _arm(one) if body is None or one.type != "when" else body.named_children[-1:]
-    return found
-
-
-def _arm(node: Node) -> list[Node]:
-    return node.named_children[-1:] if node.type in _ARMS else [node]
 
 
 def _elements(found: FollowedValue, one: BoundName) -> Sequence[FollowedValue]:

@@ -120,7 +120,7 @@ def _empties_target(args: tuple[str, ...]) -> bool:
 
 def breaks_file(target: str, source: str) -> bool:
     """Whether the statement `source` leaves nothing of a file that a system or a service needs."""
-    if not (is_vital(target) or _DATABASE.search(target)) or ">>" in source:
+    if not (is_vital(target) or _DATABASE.search(target)) or ">>" in source or target.startswith("/dev/"):
         return False
     return len(source) < 200 and _EMPTIES.match(source) is not None
 
