@@ -72,7 +72,7 @@ def _narrows_nothing(name: str, held: Any) -> bool:
     if name == "exists" and told == "field":
         return wanted in _OF_KEYS
     if sign == "exists":
-        return wanted in (True, 1) and name in _OF_KEYS
+        return wanted in (True, 1) and (name in _OF_KEYS or name in _ALWAYS_THERE)
     if sign in _UNLIKE and wanted is None:
         return name in _OF_KEYS or name in _ALWAYS_THERE
     if sign in _UNLIKE or sign in ("gt", "gte", "nin"):

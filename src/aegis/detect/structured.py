@@ -288,7 +288,7 @@ _ZONES: Final = frozenset({"domain", "domains", "registrar"})
 def _of_names(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """Whether a name of the network is let go, answered by other servers, or may be written by everybody in letters."""
     for name, value in members.items():
-        if isinstance(value, str) and value[:6].lower() == "v=spf1" and "+all" in value.lower():
+        if isinstance(value, str) and value.lstrip('" ')[:6].lower() == "v=spf1" and "+all" in value.lower():
             yield ResourceEffect("write", "name-resolution", "all", (), "", f"{name}: everybody may send as this name")
     words = set(words_of(tool))
     if not words & _ZONES:

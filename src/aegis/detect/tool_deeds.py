@@ -14,7 +14,8 @@ from aegis.core.effects import ResourceEffect
 from aegis.detect.endpoints import path_of, plain
 from aegis.detect.extract import readable
 from aegis.detect.queries import Mutation
-from aegis.detect.tool_marks import LONGEST, AskedFor, Member, marked, members_of
+from aegis.detect.tool_marks import marked
+from aegis.detect.tool_members import LONGEST, AskedFor, Member, members_of
 from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
 
 _LONGEST_DEED: Final = 48
@@ -64,6 +65,8 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
     """What a call asks for by its tool, its action and kind, and the request that it makes."""
     words = spoken(tool)
     known = vocabulary()
+    if not words.isdisjoint(_TAKES_BACK):  # `kms_cancel_key_deletion`
+        words -= _DELETION
     for name, value in arguments.items():
         meaning = plain(str(name))
         if meaning in known.members["action"]:
@@ -79,6 +82,8 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
     return AskedFor("", words | requested, tool, arguments, bool(requested))
 
 
+_TAKES_BACK: Final = frozenset({"cancel", "abort", "undo", "restore", "recover", "prevent"})
+_DELETION: Final = frozenset({"deletion", "removal", "termination", "keydeletion"})
 _COME_ABOUT: Final = frozenset({"set"})  # what a tool without a verb does: `azure_nsg_rule`
 
 

@@ -7,75 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, is_everything, is_refusal, plain
-from aegis.detect.extract import readable
+from aegis.detect.endpoints import ALL, is_everything, plain
 from aegis.detect.permissions import is_source, opened_networks
 from aegis.detect.resources import host_place
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import parsed_json
+from aegis.detect.tool_members import (
+    LONGEST,
+    LONGEST_POLICY,
+    MOST_MEMBERS,
+    AskedFor,
+    Member,
+    kinds_of,
+    members_of,
+    names_a_thing,
+)
 from aegis.detect.tool_words import Vocabulary, is_throwaway, letters_in, spoken, vocabulary
-
-MOST_MEMBERS: Final = 600  # of one call that are read
-_DEEPEST: Final = 10
-LONGEST: Final = 160  # characters of a value that can be a name, a role or a switch
-_LONGEST_POLICY: Final = 4_096
-
-
-class Member(NamedTuple):
-    """A value of a call: its pointer, the words of its name and of those above it, and the name in small letters."""
-
-    pointer: str
-    words: frozenset[str]
-    above: frozenset[str]
-    name: str
-    value: Any
-
-
-class AskedFor(NamedTuple):
-    """What is asked for: its words, what is shown of it, and its members."""
-
-    pointer: str
-    words: frozenset[str]
-    shown: str
-    given: Mapping[str, Any]
-    is_request: bool = False
-
-
-def members_of(given: Mapping[str, Any]) -> list[Member]:
-    """Every value of a call that is no object, and every object that is empty."""
-    found: list[Member] = []
-    waiting: list[tuple[str, str, frozenset[str], Any, int]] = [("", "", frozenset(), given, 0)]
-    while waiting and len(found) < MOST_MEMBERS:
-        pointer, name, above, value, depth = waiting.pop()
-        if isinstance(value, str) and not value.isascii():
-            value, _ = readable(value)
-        if isinstance(value, str) and value[:1] == "{" and len(value) <= _LONGEST_POLICY and '"' in value:
-            value = parsed_json(value) or value
-        if isinstance(value, dict) and is_refusal(value):
-            continue
-        words = spoken(name)
-        if isinstance(value, dict) and value and depth < _DEEPEST:
-            called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
-            for key, inner in value.items():
-                waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
-                if called is not None and plain(str(key)) in _HELD:  # `{"name": "x", "value": y}`
-                    waiting.append((f"{pointer}/{escape(str(key))}", called, above | words, inner, depth + 1))
-        elif isinstance(value, list) and depth < _DEEPEST:
-            waiting.extend((f"{pointer}/{at}", name, above, inner, depth + 1) for at, inner in enumerate(value))
-        else:
-            found.append(Member(pointer, words, above, plain(name), value))
-    return found
-
-
-_KEYS: Final = (
-    "name", "Name", "key", "Key", "ParameterName", "id", "field", "setting", "parameter", "option", "property", "flag",
-    "feature", "config",
-)  # fmt: skip
-_HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 
 def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted: frozenset[str]) -> dict[str, Member]:
@@ -100,15 +49,18 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     is_of_all = (asked.pointer or asked.is_request) and asked.words & _EVERY
     if is_of_all and not any(names_a_thing(member, known) for member in members):
         found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
-    roles = (one.value.lower() for one in members if isinstance(one.value, str) and "roles" in _kinds(one.words))
+    roles = (one.value.lower() for one in members if isinstance(one.value, str) and "roles" in kinds_of(one.words))
     only_reads = any(map(_ONLY_READS.search, roles))
+    taken_away = any(_is_off(one, known) for one in members)
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if (
             word in asked.words
             and asked.words.isdisjoint(_NOT_OPEN)
-            and not (word == "admin" and (_is_of_product(word, asked.shown) or only_reads))
+            and not (word == "admin" and (_is_of_product(word, asked.shown) or only_reads or taken_away))
         ):
             found.setdefault(mark, Member("", frozenset(), frozenset(), word, word))
+    if any(one.name == "operationtype" and str(one.value).lower() in ("remove", "revoke") for one in members):
+        found.pop("public", None)  # of AWS: what was shared is taken back
     if found.get("all", _NOBODY).value == "" and any(_is_of_list(member) for member in members):
         del found["all"]  # an empty text beside a list of what is named one by one; an empty object still selects all
     if _THROWAWAY in wanted:
@@ -127,9 +79,8 @@ _NOBODY: Final = Member("", frozenset(), frozenset(), "", None)
 def _is_of_product(word: str, tool: str) -> bool:
     """Whether a word stands before the verb of a tool's name, as in the name of a product: `google_admin_get_user`."""
     words = words_of(tool)
-    if word not in words:
-        return False
-    return not any(each in vocabulary().verbs and each != word for each in words[: words.index(word)])
+    behind = [at for at, each in enumerate(words) if each == word]
+    return bool(behind) and not any(each in vocabulary().verbs and each != word for each in words[: behind[-1]])
 
 
 def _is_of_list(member: Member) -> bool:
@@ -147,7 +98,7 @@ def _points_elsewhere(members: Sequence[Member], found: dict[str, Member]) -> No
 
 def _is_host(member: Member, kind: str) -> bool:
     value = member.value
-    return kind in _kinds(member.words) and isinstance(value, str) and _HOST.fullmatch(value.strip()) is not None
+    return kind in kinds_of(member.words) and isinstance(value, str) and _HOST.fullmatch(value.strip()) is not None
 
 
 _HOST: Final = Lazy(r"(?i)(?:[\w-]{1,63}\.){1,8}[a-z][\w-]{1,30}\.?")
@@ -166,14 +117,8 @@ _EVERY: Final = frozenset({"all", "every", "everything"})
 _NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
 
 
-@lru_cache(maxsize=8_192)
-def _kinds(words: frozenset[str]) -> frozenset[str]:
-    """What the words of a member's name say that it is."""
-    return frozenset(kind for kind, names in vocabulary().members.items() if not names.isdisjoint(words))
-
-
 def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[str]:
-    value, kinds, name = member.value, _kinds(member.words), member.name
+    value, kinds, name = member.value, kinds_of(member.words), member.name
     switched = _switch(value, known)
     if switched is not None:
         yield from _switched(member, asked, switched, known)
@@ -183,14 +128,14 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
         yield "short"
     if name.endswith("accesslevel") and value in _HIGHEST_LEVELS:
         yield "admin"
-    if "limits" in kinds and _NINES.fullmatch(str(value)) is not None:
+    if ("limits" in kinds and _NINES.fullmatch(str(value)) is not None) or str(value).lower() in _MOST_OF_ALL:
         yield "boundless"
     if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
         yield "expires"
     is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
     if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):
         yield "all"
-    if not isinstance(value, str) or not value or len(value) > _LONGEST_POLICY:
+    if not isinstance(value, str) or not value or len(value) > LONGEST_POLICY:
         return
     lowered = value.strip().lower()
     is_role = "roles" in kinds
@@ -223,7 +168,7 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
     if "people" in kinds and lowered.partition("@")[0] in known.values["superuser"]:
         yield "superuser"
     if ("reached" in kinds or not known.members["reached"].isdisjoint(member.above)) and (
-        plain(lowered) in known.values["public"]
+        (plain(lowered) in known.values["public"] and member.above.isdisjoint(known.members["holds"]))
         or (lowered == "default" and "scope" in member.above)
         or ("shared" in kinds and _says_everybody(spoken(value), known))
     ):
@@ -234,6 +179,8 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
         yield "unprotected"
     if "ciphers" in kinds and plain(lowered) in known.values["weak"]:
         yield "unprotected"
+    if "deploykey" in asked.words and lowered in ("write", "readwrite", "read_write", "read-write", "rw"):
+        yield "writable"
     if "branches" in kinds and lowered.rpartition("/")[2] in known.values["main"]:
         yield "main"
     if name in known.members["recordtype"] and value.strip().upper() in known.values["vital"]:
@@ -260,7 +207,7 @@ def _says_everybody(words: frozenset[str], known: Vocabulary) -> bool:
 
 def _rare(member: Member, lowered: str, known: Vocabulary) -> Iterator[str]:
     """The marks of a short value that few deeds ask for."""
-    kinds, name = _kinds(member.words), member.name
+    kinds, name = kinds_of(member.words), member.name
     if "states" in kinds and lowered in known.values["gone"]:
         yield "deletes"
     if "states" in kinds and lowered in known.values["unlocked"]:
@@ -328,7 +275,7 @@ def _switch(value: Any, known: Vocabulary) -> bool | None:
 
 def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> Iterator[str]:
     """What a member says that is switched on, or off."""
-    words, kinds = member.words, _kinds(member.words)
+    words, kinds = member.words, kinds_of(member.words)
     own = words - known.members["switches"]
     if on and "holds" in kinds and "negates" not in kinds:
         return  # `enable_purge_protection: true`
@@ -384,9 +331,12 @@ def _is_highest_flag(member: Member, known: Vocabulary) -> bool:
 
 def _is_short(member: Member, known: Vocabulary) -> bool:
     """Whether a time for which something is kept is none to speak of."""
-    if "keeps" not in _kinds(member.words):
-        return False
     text = str(member.value)
+    ends = member.name == "minage" and "delete" in member.above  # of Elasticsearch, before an index is deleted
+    if "keeps" not in kinds_of(member.words) and not ends:
+        return False
+    if _MINUTES.fullmatch(text.lower()) is not None:
+        return True
     if isinstance(member.value, bool) or not text.removeprefix("-").isdigit() or text.startswith("-"):
         return False
     parts = {"ms"} & member.words or {"second", "seconds"} & member.words
@@ -394,7 +344,10 @@ def _is_short(member: Member, known: Vocabulary) -> bool:
     return int(text[:_MOST_DIGITS]) <= least
 
 
+# The highest number of 256 bits: all that somebody has, of a token and of every later one.
+_MOST_OF_ALL: Final = frozenset({str(2**256 - 1), hex(2**256 - 1), hex(2**256 - 1)[2:]})
 _NINES: Final = Lazy(r"9{6,}(?:\.9+)?")
+_MINUTES: Final = Lazy(r"(?:0+|1)h|0+d|\d{1,7}ms|\d{1,4}s|\d{1,2}m|\d{1,2} ?min(?:ute)?s?")
 _MOST_DIGITS: Final = 48
 _SHORT_MS: Final = 3_600_000
 _SHORT_SECONDS: Final = 3_600
@@ -411,17 +364,6 @@ _ALWAYS: Final = Lazy(
     r"(?i)^\s*(?:(?:status\.|metadata\.|spec\.)?[\w/-]{1,60}!=[\w-]{1,60}|\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
     r"select\s[^;]{1,300}\sfrom\s+[\w.\"`]{1,80}\s*;?|is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
 )
-
-
-def names_a_thing(member: Member, known: Vocabulary) -> bool:
-    """Whether a member can hold the name of a thing that the call is about."""
-    value = member.value
-    return (
-        isinstance(value, str)
-        and 0 < len(value) <= LONGEST
-        and len(value.split(None, 1)) <= 1
-        and ("texts" not in _kinds(member.words) or "names" in _kinds(member.words))
-    )
 
 
 def _throwaway(asked: AskedFor, members: Sequence[Member], known: Vocabulary, found: dict[str, Member]) -> None:

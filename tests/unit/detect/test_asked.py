@@ -193,3 +193,30 @@ def test_lines_of_a_socket_that_are_run_are_a_shell_for_others() -> None:
 def test_output_that_is_thrown_away_breaks_nothing() -> None:
     code = 'local ok = os.execute(cmd .. " 2>/dev/null")'
     assert not analyse_code(code, "lua").signals
+
+
+@pytest.mark.parametrize(
+    ("code", "language"),
+    [
+        ('local function sh(fmt, ...) os.execute(string.format(fmt, ...)) end\nsh("%s %s", "ls", "-l")\n%s', "lua"),
+        (
+            "def ctl(verb, *units):\n    subprocess.run(['systemctl', verb, *units])\nctl('status', 'nginx')\n%s",
+            "python",
+        ),
+    ],
+)
+def test_a_command_of_a_function_of_the_program_is_what_each_call_makes_it(code: str, language: str) -> None:
+    calls = {"lua": 'sh("systemctl %s --now %s", "{}", "auditd")', "python": "ctl('{}', 'auditd')"}
+    stops = code.replace("\n%s", "\n" + calls[language].format("disable"))
+    shows = code.replace("\n%s", "\n" + calls[language].format("is-active"))
+    assert "shell.weakens" in {name for name, _ in analyse_code(stops, language).signals}
+    assert not analyse_code(shows, language).signals
+
+
+def test_what_is_sent_to_a_machine_by_its_number_is_seen_however_its_address_is_written() -> None:
+    code = (
+        'package main\nfunc main() {\n\tdest := strings.Join([]string{%s}, ".")\n'
+        '\thttp.Post(dest, "application/json", bytes.NewReader(body))\n}'
+    )
+    assert "send address one" in _effects(code % '"http://203.0.113", "9/in"', "go")
+    assert "send address one" not in _effects(code % '"https://api", "acme.com/in"', "go")

@@ -340,12 +340,12 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
 
 
 def rest_of(function: Node) -> str:
-    """The parameter that takes all arguments of a function, where it takes nothing else; empty where none does."""
+    """The parameter that takes the arguments behind those that have parameters of their own; empty where none does."""
     listed = function.child_by_field_name("parameters")
-    first = listed.named_children[0] if listed is not None and listed.named_child_count == 1 else None
-    if first is None or first.type not in _RESTS or not first.named_child_count:
+    last = listed.named_children[-1] if listed is not None and listed.named_child_count else None
+    if last is None or last.type not in _RESTS or not last.named_child_count:
         return ""
-    return text_of(first.child_by_field_name("name") or first.named_children[0])
+    return text_of(last.child_by_field_name("name") or last.named_children[0])
 
 
 def defaults(function: Node) -> list[tuple[str, Node | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from shlex import quote
 from typing import Final, NamedTuple
@@ -13,7 +14,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.files import Written, only_sets, writes_of
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
-from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue
+from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
 from aegis.detect.languages.made import KEYWORDS, CallResults, started
 from aegis.detect.languages.names import ProgramNames, called_name
 from aegis.detect.languages.requests import (
@@ -31,7 +32,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -105,8 +106,9 @@ class _Program:
         self._language = language
         self._names = ProgramNames(nodes, language, aliases, MOST_CALLS)
         self._nodes = nodes
-        self._services = ServiceCalls(self._names.functions, self.scope, self._text)
-        self._chains = Chains(list(nodes.get("call", ()))[:MOST_CALLS])
+        calls = list(nodes.get("call", ()))[:MOST_CALLS]
+        self._services = ServiceCalls(self._names.functions, calls, self.scope, self._text)
+        self._chains = Chains(calls)
         self._scope: NameScope | None = None
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
@@ -282,7 +284,9 @@ class _Program:
             return
         scope = self.scope()
         if entry.runs is not None:
-            self._run(entry, parts, scope)
+            for given in self._services.given_to(node) or (None,):
+                with nullcontext() if given is None else scope.standing_for(given):
+                    self._run(entry, parts, scope)
             return
         shown = text_of(node)[:_SHOWN]
         if entry.registry and self._writes_key(entry, parts, shown):
@@ -479,18 +483,11 @@ class _Program:
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
         further = plain[first + 1] if paired else self._keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
-        fed = (self._fed(parts, scope) or "")[:MAX_CHARS]
+        fed = fed_to(parts, scope)
         for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
             self._command(line)
             if fed:
                 self._command(f"printf %s {quote(fed)} | {line}")
-
-    def _fed(self, parts: Called, scope: NameScope) -> str | None:
-        """The text that a program is given to read: `input=` of Python, `{input: ...}` of JavaScript."""
-        named = self._keyword(parts, ("input", "stdin_data"))
-        told = [scope.value(named)] if named is not None else []
-        told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
-        return next((text for one in told for text in one.known), None)
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""

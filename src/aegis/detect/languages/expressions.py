@@ -48,6 +48,10 @@ class Expressions(Signs):
         for start, end in self._parts(opens + 1, self._pair[opens]):
             cut = next((one for one in range(start, end) if self._word(one) in (":", "::", "=")), end)
             named = [one for one in range(start, cut) if self._is_name(one)]
+            if self._word(start) == "..." or "vararg" in self.words[start:cut]:  # of Lua and Kotlin
+                rest = self._make("identifier", named[-1] if named else start, (named[-1] if named else start) + 1)
+                names.append(self._filled(SignNode("list_splat_pattern", "", rest.start_byte), {}, (rest,)))
+                continue
             if not named:
                 continue
             name = self._make("identifier", named[-1], named[-1] + 1)
@@ -123,6 +127,9 @@ class Expressions(Signs):
 
     def _chain(self, at: int, end: int, depth: int) -> tuple[SignNode | None, int]:
         """A value, and the members, calls and items behind it."""
+        if self._word(at) == "..." and self._word(at + 1) in (")", ",", "}"):  # of Lua
+            rest = self._make("identifier", at, at + 1)
+            return self._filled(SignNode("list_splat", "...", self._at[at]), {}, (rest,)), at + 1
         while at < end and (self._word(at) in _BEFORE or self._word(at) in _WORDS_BEFORE):
             at += 1 + (self._word(at) == "try" and self._word(at + 1) in ("?", "!"))
         start = at

@@ -249,6 +249,10 @@ _OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
 _SWITCHES_OFF: Final = Lazy(
     r"(?i)\bDisable(?:Realtime|Behavior|IOAV|Script|AntiSpyware|AntiVirus|Block|OnAccess)\w*[\"'\])]*\s*(?:=>?|,|:)\s*(?:true|1)\b"
 )
+# Of Jenkins, whose console reads what it keeps for its jobs.
+_READS_JENKINS: Final = Lazy(
+    r"lookupCredentials(?:InItemGroup)?\s*\(|hudson\.util\.Secret\b|SystemCredentialsProvider\b"
+)
 _HTTP: Final = Lazy(r"[\"']https?[\"':]")
 # Rooms in which people read.
 _ROOMS: Final = Lazy(
@@ -280,6 +284,8 @@ def told_together(
             found.append(ResourceEffect("send", "credential", "all", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
+    if _READS_JENKINS.search(text):
+        found.append(ResourceEffect("read", "secret-store", "all", (), "", text[:_SHOWN]))
     if "URLClassLoader" in text and _HTTP.search(text):
         found.append(ResourceEffect("receive", "program", "one", (), "", text[:_SHOWN]))
     if _ROLE_OF_ALL.search(text) and "roleAssignments" in text:

@@ -387,7 +387,10 @@ class CallResults:
         if not results.nodes:
             return None
         values = tuple(map(scope.value, parts.arguments))
-        given = {**dict(zip(parameters(own), values, strict=False)), rest_of(own): FollowedValue((), values)}
+        given = {
+            **dict(zip(parameters(own), values, strict=False)),
+            rest_of(own): FollowedValue((), values[len(parameters(own)) :]),
+        }
         held = UNKNOWN if parts.receiver is None else scope.value(parts.receiver)
         if held.members:
             given.update(self=held, this=held)

@@ -335,9 +335,9 @@ class ProgramNames:
                 names[name].append(BoundName(name, plain[at], node, given=True, part=part.part))
         if self._language == "perl" and (every := node.child_by_field_name("arguments")) is not None:
             names["@_"].append(BoundName("@_", every, node, given=True))
-        rest, every = rest_of(own), node.child_by_field_name("arguments")
-        if rest and every is not None:
-            names[rest].append(BoundName(rest, every, node, given=True))
+        if (rest := rest_of(own)) and (every := node.child_by_field_name("arguments")) is not None:
+            behind = f"{len(parameters(own))}:".removeprefix("0:")
+            names[rest].append(BoundName(rest, every, node, given=True, part=behind))
 
     # What imports bring in
 

@@ -386,7 +386,16 @@ class _Reader(Declarations):
                 "body": body,
             }, ()
 
-        return self._make("method", at, behind, read)
+        ends = behind
+        for one in range(behind, min(behind + _FAR, len(self.words))):
+            word = self._word(one)
+            if word == "{":
+                ends = self._pair[one] if ends == behind else ends
+                break
+            if word in ("}", "end") or (word.lower() in DEFINES and self._is_name(one + 1)):
+                break
+            ends = one + 1 if word == "=" or ends > behind else behind
+        return self._make("method", at, max(ends, behind), read)
 
     def _result(self, at: int) -> SignNode | None:
         """What a function gives back whose parameters end before a sign, where it is one expression or returned."""

@@ -47,7 +47,7 @@ _GRAVE_STATEMENT: Final = Lazy(
 )
 # What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
 _GRAVE_ON_SERVER: Final = Lazy(
-    r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s])\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
+    r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s]|if\s+exists\s+\W?VALUE)\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
 )
 _ASKS_SERVER: Final = Lazy(
     r"(?i)\bDBI\b|ActiveRecord|\bDB::|Sequel\b|knex|typeorm|JdbcTemplate|EntityManager|\bsqlx\b|database/sql|psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"

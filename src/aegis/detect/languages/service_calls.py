@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -18,13 +18,15 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import defaults
-from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue, plain, written_out
+from aegis.detect.languages.bindings import defaults, rest_of
+from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
 from aegis.detect.languages.made import NAMED, named_arguments
+from aegis.detect.languages.names import called_name
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
 from aegis.detect.quick import remembered
+from aegis.detect.resources import host_place
 from aegis.detect.structured import asked, may_tell, structured_effects
 from aegis.detect.tool_deeds import speaks
 
@@ -206,16 +208,29 @@ def asks_service(name: str) -> bool:
     return name.lower() in REQUESTING or ends_something(name.lower()) or speaks(name)
 
 
+def _begins(node: Node) -> int:
+    return node.start_byte
+
+
+def fed_to(parts: Called, scope: NameScope) -> str:
+    """The text that a program is given to read: `input=` of Python, `{input: ...}` of JavaScript; empty for none."""
+    told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data")]
+    told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
+    return next((text for one in told for text in one.known), "")[:MAX_CHARS]
+
+
 class ServiceCalls:
     """What one text asks of services, call by call; `own` are the functions of the text itself."""
 
-    def __init__(self, own: Mapping[str, Node], scope: Callable[[], NameScope], text: Callable[[], str]):
+    def __init__(
+        self, own: Mapping[str, Node], calls: Sequence[Node], scope: Callable[[], NameScope], text: Callable[[], str]
+    ):
         self._own = own
+        self._every = calls
         self._text = text
         self._scope = scope
         self._calls: list[tuple[bool, int, str, Node]] = []
         self._seen: Counter[tuple[str, str]] = Counter()
-        self._sites: dict[str, list[Node]] = {}  # where functions of the text are called
 
     @cached_property
     def _tells(self) -> bool:
@@ -230,8 +245,6 @@ class ServiceCalls:
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
             if owner.endswith(("git", "git()", "repo")):
                 return self._git(parts)
-        if name in self._own and len(sites := self._sites.setdefault(name, [])) < _MOST_SITES:
-            sites.append(node)
         is_request = last in REQUESTING
         is_call = last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope)
         if name not in self._own and (is_request or is_call):
@@ -252,36 +265,57 @@ class ServiceCalls:
             left -= node.end_byte - node.start_byte
             if left < 0:
                 break
-            for given in self._given_to(node):
+            for given in self.given_to(node) or ({},):
                 with self._scope().standing_for(given):
                     yield from self._asked(name, node)
+
+    @cached_property
+    def _sites(self) -> Mapping[str, list[Node]]:
+        """Where functions of the text are called, by their names."""
+        found: dict[str, list[Node]] = {}
+        for node in self._every if self._own else ():
+            name = called_name(node)
+            if name in self._own and len(sites := found.setdefault(name, [])) < _MOST_SITES:
+                sites.append(node)
+        return found
 
     @cached_property
     def _called_here(self) -> Mapping[int, str]:
         """The functions of the text that it calls, by their nodes."""
         return {self._own[name].id: name for name in self._sites}
 
-    def _given_to(self, node: Node) -> Iterator[Mapping[str, FollowedValue]]:
-        """What the parameters of the function stand for that a call stands in, at each place where that is called."""
-        above, names = node.parent, self._called_here
+    def _within(self, node: Node) -> str | None:
+        """The function of the text that a call stands in, where the text calls it."""
+        names = self._called_here
+        above = node.parent
         for _ in range(_FAR if names else 0):
             if above is None or above.id in names:
                 break
             above = above.parent
-        name = names.get(above.id) if above is not None else None
-        parameters = defaults(self._own[name]) if name is not None else []
-        if name is None or not parameters:
-            yield {}
-            return
-        for site in self._sites[name]:
+        if above is not None:
+            return names.get(above.id)
+        around = [one for name in self._sites if (one := self._own[name]).start_byte < node.start_byte < one.end_byte]
+        return names[max(around, key=_begins).id] if around else None
+
+    def given_to(self, node: Node) -> list[Mapping[str, FollowedValue]]:
+        """What the parameters of the function stand for that a call stands in, at each place where that is called."""
+        name = self._within(node)
+        if name is None:
+            return []
+        own = self._own[name]
+        found: list[Mapping[str, FollowedValue]] = []
+        known, rest = defaults(own), rest_of(own)
+        for site in self._sites[name] if known or rest else ():
             parts, scope = called(site), self._scope()
-            plain_ones = [scope.value(one) for one in parts.arguments if one.type not in NAMED]
-            told = dict(zip([parameter for parameter, _ in parameters], plain_ones, strict=False))
+            values = [scope.value(one) for one in parts.arguments if one.type not in NAMED]
+            told = dict(zip([parameter for parameter, _ in known], values, strict=False))
             told.update(named_arguments(parts, scope))
-            yield {
+            given = {
                 parameter: told.get(parameter) or (UNKNOWN if default is None else scope.value(default))
-                for parameter, default in parameters
+                for parameter, default in known
             }
+            found.append({**given, rest: FollowedValue((), tuple(values[len(known) :]))})
+        return found
 
     def _asked(self, name: str, node: Node) -> Iterator[ResourceEffect]:
         last = name.lower()
@@ -289,6 +323,9 @@ class ServiceCalls:
             made = made_request(called(node), node, self._scope)
             if made is not None:
                 yield from asked(*made)
+                reached = host_place(made.url) if made.body and made.method != "DELETE" else None
+                if reached in ("address", "collector", "tunnel"):
+                    yield ResourceEffect("send", reached, "one", (made.url,), "", made.url)
                 if made.method == "DELETE" and made.url.rpartition("/")[2].startswith("VALUE"):
                     yield from swept_by_request(called(node), node, made.url, self._scope())
         if last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope):
