@@ -118,10 +118,10 @@ def test_log_lines_are_json_without_argument_values(tmp_path: Path) -> None:
         assert gateway.process.stderr is not None
         lines = gateway.process.stderr.read().splitlines()
     records = [json.loads(line) for line in lines]
-    assert [record["message"] for record in records][0 :: len(records) - 1] == [
-        "the gateway listens",
-        "the gateway stopped",
-    ]
+    messages = [record["message"] for record in records]
+    # Where the disk is busy with others the last commits outlast the time to drain, and that is said instead.
+    assert messages[0] == "the gateway listens"
+    assert messages[-1] in ("the gateway stopped", "the gateway ends with work under way")
     assert {"time", "level", "logger", "message"} <= set.intersection(*(set(record) for record in records))
     for word in ("zebra", "quagga", "okapi", "tapir", "Bearer", gateway.keys["bot"]):
         assert word not in "\n".join(lines)
