@@ -220,3 +220,13 @@ def test_what_is_sent_to_a_machine_by_its_number_is_seen_however_its_address_is_
     )
     assert "send address one" in _effects(code % '"http://203.0.113", "9/in"', "go")
     assert "send address one" not in _effects(code % '"https://api", "acme.com/in"', "go")
+
+
+def test_paths_joined_of_many_lists_do_not_multiply() -> None:
+    folders = ", ".join(f"'d{at}'" for at in range(64))
+    made = "".join(f"l{at} = [{folders}]\n" for at in range(8))
+    assert _effects(f"import os, shutil\n{made}shutil.rmtree(os.path.join({', '.join(f'l{at}' for at in range(8))}))")
+
+
+def test_an_address_of_no_text_is_no_address() -> None:
+    assert not _effects("fetch(new URL('/a', ['x']), {method: 'DELETE'}); fetch(new URL())", "javascript")

@@ -70,13 +70,10 @@ def make(
     first = every[0] if every else UNKNOWN
     if makes == "join" and method and first.items:  # of Ruby, whose lists and paths are joined by one word
         return _concatenated(every if len(every) > 1 else (first, FollowedValue(("",))), method=method)
-    several = next((one for one in every if one.items), None) if makes in ("join", "together") else None
-    if several is not None and len(every) > 1:  # of R: for each item of a list
-        made = (
-            make(makes, [one if other is several else other for other in every], plainly=plainly)
-            for one in several.items
-        )
-        return FollowedValue((), tuple(islice(made, MAX_ITEMS)))
+    lists = [one.items for one in every if one.items] if makes in ("join", "together") and len(every) > 1 else []
+    if len(lists) == 1:  # of R: for each item of a list, of which only the texts count, so that nothing multiplies
+        each = ([FollowedValue(item.texts or (HOLE,)) if one.items else one for one in every] for item in lists[0])
+        return FollowedValue((), tuple(make(makes, parts, plainly=plainly) for parts in islice(each, MAX_ITEMS)))
     if makes == "join":
         parts = list(first.items) if len(every) == 1 and first.items else every
         return (joined_plainly if plainly else join_paths)(parts) if parts else UNKNOWN
@@ -89,7 +86,11 @@ def make(
     if makes == "list":
         return FollowedValue((), tuple(every[:MAX_ITEMS]), () if named is None else named.members)
     if makes == "link":  # a path on a host, which comes behind it: `new URL("/a", "https://x.example")`
-        return joined_plainly(every[1::-1]) if len(every) > 1 and "://" in every[1].texts[0] else join_paths(every[:2])
+        return (
+            joined_plainly(every[1::-1])
+            if any("://" in text for one in every[1:2] for text in one.texts)
+            else join_paths(every[:2])
+        )
     if makes == "or":
         return first if first.known else every[-1]
     if makes == "added":
