@@ -11,23 +11,21 @@ to expect of strangers; `--write` then learns from all and writes the weights th
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from math import exp, inf, log1p
+from math import inf
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import yaml
 
 from aegis.detect.rules.order_scorer import OrderScorer, OrderWeights, kinds_in, sentences, share, weights_path
+from benchmarks.learning import Row, learn
 
 TEXTS: Final = Path(__file__).parent / "texts"
 TESTS: Final = Path(__file__).parents[2] / "tests"
 LEAST_SEEN: Final = 5  # sentences in which a feature has to occur
-ROUNDS: Final = 120
-KEPT: Final = 12  # steps that the curve is guessed from
 HONEST: Final = 0.02  # share of honest texts that may score as an order does
 
 
@@ -37,13 +35,6 @@ class Text(msgspec.Struct, frozen=True):
     label: str
     text: str
     order: str = ""
-
-
-class Row(NamedTuple):
-    """One sentence: what counts in it, and whether it belongs to an order."""
-
-    features: dict[str, float]
-    ordered: bool
 
 
 def writers(folder: Path = TEXTS) -> dict[str, list[Text]]:
@@ -94,76 +85,6 @@ def rows_of(text: Text) -> list[Row]:
     return rows
 
 
-def learn(rows: Sequence[Row]) -> dict[str, float]:
-    """The weights of a logistic regression with a ridge of one half, by L-BFGS; the empty name is where it starts."""
-    seen = Counter(name for row in rows for name in row.features)
-    names = ["", *sorted(name for name, many in seen.items() if many >= LEAST_SEEN)]
-    place = {name: at for at, name in enumerate(names)}
-    lines = [
-        (
-            [0, *(place[name] for name in row.features if name in place)],
-            [1.0, *(value for name, value in row.features.items() if name in place)],
-            row.ordered,
-        )
-        for row in rows
-    ]
-
-    def cost(weights: Sequence[float]) -> tuple[float, list[float]]:
-        total = sum(weight * weight for weight in weights[1:]) / 2
-        slope = [0.0, *weights[1:]]
-        for places, values, ordered in lines:
-            score = sum(weights[at] * value for at, value in zip(places, values, strict=True))
-            margin = score if ordered else -score
-            total += log1p(exp(-margin)) if margin > -30 else -margin
-            part = -1 / (1 + exp(min(margin, 30.0)))
-            part = part if ordered else -part
-            for at, value in zip(places, values, strict=True):
-                slope[at] += part * value
-        return total, slope
-
-    weights = [0.0] * len(names)
-    total, slope = cost(weights)
-    steps: list[tuple[list[float], list[float], float]] = []
-    for _ in range(ROUNDS):
-        way = [-one for one in _curved(slope, steps)]
-        length, falls = 1.0 if steps else 1 / max(1.0, dot(slope, slope) ** 0.5), dot(way, slope)
-        while True:
-            tried = [weight + length * one for weight, one in zip(weights, way, strict=True)]
-            found, behind = cost(tried)
-            if found <= total + 1e-4 * length * falls or length < 1e-6:
-                break
-            length /= 2
-        moved = [after - before for after, before in zip(tried, weights, strict=True)]
-        bent = [after - before for after, before in zip(behind, slope, strict=True)]
-        if (curve := dot(moved, bent)) > 1e-10:
-            steps = [*steps, (moved, bent, 1 / curve)][-KEPT:]
-        ends = total - found < 1e-5
-        weights, total, slope = tried, found, behind
-        if ends:
-            break
-    return dict(zip(names, weights, strict=True))
-
-
-def _curved(slope: Sequence[float], steps: Sequence[tuple[list[float], list[float], float]]) -> list[float]:
-    """The slope over the curve that the last steps showed (Nocedal and Wright, algorithm 7.4)."""
-    found, shares = list(slope), []
-    for moved, bent, curve in reversed(steps):
-        shares.append(curve * dot(moved, found))
-        found = [one - shares[-1] * other for one, other in zip(found, bent, strict=True)]
-    if steps:
-        moved, bent, curve = steps[-1]
-        scale = 1 / (curve * dot(bent, bent))
-        found = [one * scale for one in found]
-    for (moved, bent, curve), part in zip(steps, reversed(shares), strict=True):
-        back = part - curve * dot(bent, found)
-        found = [one + back * other for one, other in zip(found, moved, strict=True)]
-    return found
-
-
-def dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return sum(first * second for first, second in zip(one, other, strict=True))
-
-
 def as_weights(learned: Mapping[str, float], rows: Sequence[Row]) -> OrderWeights:
     """Weights as they ship, hundredths by feature and none of less than one; what is needed is not yet known."""
     parts: dict[str, dict[str, int]] = {name: {} for name in ("words", "pairs", "says", "before", "after")}
@@ -174,7 +95,7 @@ def as_weights(learned: Mapping[str, float], rows: Sequence[Row]) -> OrderWeight
     said = [
         sum(learned.get(name, 0.0) for name in row.features if name.startswith(("says ", "before ", "after ")))
         for row in rows
-        if row.ordered
+        if row.is_met
     ]
     about = "Written by `python -m benchmarks.orders --write`: hundredths that a feature of a sentence adds."
     return OrderWeights(about=about, least=0.0, start=round(learned[""], 4), most=round(max(said), 2), **parts)
@@ -197,7 +118,7 @@ def main() -> None:
     strange: dict[str, list[tuple[float, bool]]] = {}
     for writer, texts in held.items():
         rows = common + [row for other, known in held.items() if other != writer for _, own in known for row in own]
-        weights = as_weights(learn(rows), rows)
+        weights = as_weights(learn(rows, LEAST_SEEN), rows)
         found = scores([text for text, _ in texts], weights)
         strange[writer] = [(score, text.label == "poison") for score, (text, _) in zip(found, texts, strict=True)]
     every = [one for scored in strange.values() for one in scored]
@@ -211,7 +132,7 @@ def main() -> None:
         )
     if asked.write:
         rows = common + [row for texts in held.values() for _, own in texts for row in own]
-        weights = msgspec.structs.replace(as_weights(learn(rows), rows), least=least)
+        weights = msgspec.structs.replace(as_weights(learn(rows, LEAST_SEEN), rows), least=least)
         weights_path().write_bytes(msgspec.json.format(msgspec.json.encode(weights), indent=1) + b"\n")
         print(f"{weights_path()}: {len(weights.words)} words, {len(weights.pairs)} pairs, least {least}")
 

@@ -19,6 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
+from aegis.detect.languages.aliases import add_aliases
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.followed import HOLE
@@ -32,8 +33,8 @@ from aegis.detect.languages.leaks import (
     steals,
     told_together,
 )
-from aegis.detect.languages.names import add_aliases
 from aegis.detect.languages.plain import captured
+from aegis.detect.languages.reach import reached
 from aegis.detect.languages.syntax import (
     LANGUAGES,
     CodeLanguage,
@@ -51,8 +52,7 @@ from aegis.detect.shell.shell import analyse_shell
 
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
-# A piece of code as its calls and assignments, by the grammar of its language (tree-sitter).
-# The parsers never fail: what they cannot read becomes an error node, and everything around it is still there.
+# The parsers (tree-sitter) never fail: what they cannot read becomes an error node, the rest around it is still there.
 
 MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
@@ -109,17 +109,17 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         if seen is None:
             cut = True
             continue
-        found = seen.nodes
         if language == "python":
-            for node in found.get("import", ()):
+            for node in seen.nodes.get("import", ()):
                 add_aliases(node, aliases)
-        nodes = _affordable(found.get("call", ()), effort)
-        assigned = _affordable(found.get("assign", ()), effort)
-        nodes = [node for node in nodes if not catches_errors(node)]
-        calls += sorted((_call(node, aliases, language) for node in nodes), key=_order)
-        assignments += sorted((one for node in assigned if (one := _assignment(node)) is not None), key=_order)
-        cut = cut or len(nodes) + len(assigned) < len(found.get("call", ())) + len(found.get("assign", ()))
-        deeds.append(deeds_of({**found, "call": nodes, "assign": assigned}, language, aliases))
+        every, given = seen.nodes.get("call", ()), seen.nodes.get("assign", ())
+        nodes = [node for node in _affordable(every, effort) if not catches_errors(node)]
+        assigned = _affordable(given, effort)
+        cut = cut or len(nodes) + len(assigned) < len(every) + len(given)
+        program = reached({**seen.nodes, "call": nodes, "assign": assigned}, language, aliases)
+        calls += sorted((_call(node, aliases, language) for node in program.nodes["call"]), key=_order)
+        assignments += sorted(filter(None, map(_assignment, program.nodes["assign"])), key=_order)
+        deeds.append(deeds_of(program, language))
     return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
 
 

@@ -24,6 +24,7 @@ from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
+from aegis.detect.likely import shipped
 from aegis.detect.operands import below
 from aegis.detect.restated import restated
 from aegis.detect.roles import (
@@ -41,6 +42,7 @@ from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import misfit, slot_type, spoken
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
+from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 # Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
@@ -140,6 +142,8 @@ ASSEMBLED: Final = "assembled"
 _NOTHING: Final = Assembled()
 _JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "query_fragment", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
+_RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "document"})  # say it themselves
+_MOST_WEIGHED: Final = 8_192  # characters of a call that says what it does by its members
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})
 _MOST_TOGETHER: Final = 16_384  # bytes of a call that is small: looking at a larger one twice costs
@@ -274,6 +278,10 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
+        if acts(tool) and not filed and total <= _MOST_WEIGHED and _RUNS.isdisjoint([text.role for text in texts]):
+            likely = shipped().likely(tool, given)
+            if likely is not None:
+                found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
@@ -290,7 +298,7 @@ def gather(subject: FactSubject) -> Facts:
             analyse_run(program, found)
     if found.read:
         views.extend(_programs(texts, found.read))
-    if len(values) > 1:
+    if len(values) > 1 and not made.wholes:  # a command in words is read as one already
         joined = joined_view(texts, values)
         if joined is not None:
             views.append(joined)

@@ -235,7 +235,7 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
                 _signal("sql.tautology", node, facts)
         elif isinstance(node, (exp.Anonymous, exp.Func)):
             name = _function(node)
-            if name in _DELAY:
+            if name in _DELAY and not (name == "randomblob" and _is_short(node)):
                 _note(("sql.delay", name), facts)
             elif name in _FILE:
                 _note(("sql.file", name), facts)
@@ -286,6 +286,15 @@ def _effect(resource: Resource, scope: EffectScope, node: exp.Expr, facts: SqlFa
     table = node.find(exp.Table)
     name = "" if table is None else table.name
     facts.effects.append(ResourceEffect("delete", resource, scope, (name,) if name else (), "", name))
+
+
+def _is_short(node: exp.Anonymous | exp.Func) -> bool:
+    """Whether a function is given a number of a few digits alone."""
+    given = list(node.find_all(exp.Literal))
+    return len(given) == 1 and not given[0].is_string and len(given[0].name) <= _FEW_DIGITS
+
+
+_FEW_DIGITS: Final = 4
 
 
 def _is_catalogue(table: exp.Table) -> bool:

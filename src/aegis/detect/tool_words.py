@@ -214,6 +214,16 @@ def spoken(name: str) -> frozenset[str]:
     return frozenset([*words, *single, *pairs, *threes])
 
 
+@lru_cache(maxsize=8_192)
+def acts(tool: str) -> bool:
+    """Whether a tool's name says something else than that it asks for something or edits a text."""
+    words = words_of(tool)
+    return _EDITS.isdisjoint(words) and vocabulary().values["ask"].isdisjoint(words)
+
+
+_EDITS: Final = frozenset({"edit", "multiedit", "replace"})  # what stands there is read as text
+
+
 class _Letters(dict[int, str]):
     """Small letters as they are, and a blank for everything else."""
 

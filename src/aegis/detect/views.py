@@ -17,6 +17,7 @@ import orjson
 from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.fold import skeleton, tag_text
+from aegis.detect.markup import without_samples
 from aegis.detect.quick import one_of
 from aegis.detect.shell.unquote import QUOTES, uncaret, unquote_shell
 
@@ -104,10 +105,10 @@ def form(text: str) -> str | None:
 
 
 def entities(text: str) -> str | None:
-    """HTML character references decoded."""
+    """HTML character references decoded, but for those that make a sample of code in a page readable."""
     if "&" not in text:
         return None
-    decoded = html.unescape(text)
+    decoded = html.unescape(without_samples(text))
     return decoded if decoded != text else None
 
 

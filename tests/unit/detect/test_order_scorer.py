@@ -5,7 +5,17 @@ from __future__ import annotations
 from math import exp
 
 import pytest
-from benchmarks.orders.__main__ import Row, Text, as_weights, honest_of_tests, learn, least_of, rows_of, scores, writers
+from benchmarks.learning import Row, learn
+from benchmarks.orders.__main__ import (
+    LEAST_SEEN,
+    Text,
+    as_weights,
+    honest_of_tests,
+    least_of,
+    rows_of,
+    scores,
+    writers,
+)
 
 from aegis.detect.rules import order_scorer
 from aegis.detect.rules.order_scorer import LONGEST, OrderScorer, find_likely, read_weights, sentences, weights_path
@@ -87,7 +97,7 @@ def test_orders_of_a_writer_are_found_by_what_the_others_taught() -> None:
     stranger = sorted(held)[0]
     taught = [row for name, texts in held.items() if name != stranger for text in texts for row in rows_of(text)]
     taught += [row for text in honest_of_tests() for row in rows_of(text)]
-    scored = scores(held[stranger], as_weights(learn(taught), taught))
+    scored = scores(held[stranger], as_weights(learn(taught, LEAST_SEEN), taught))
     each = [(score, text.label == "poison") for score, text in zip(scored, held[stranger], strict=True)]
     least = least_of(each)
     orders = [score >= least for score, poisoned in each if poisoned]
@@ -106,16 +116,16 @@ def test_what_is_learned_is_the_least_of_the_cost() -> None:
     rows = [Row({"words go": 1.0}, at % 4 != 0) for at in range(40)] + [
         Row({"words stay": 1.0}, at % 5 == 0) for at in range(40)
     ]
-    learned = learn(rows)
+    learned = learn(rows, 5)
     for name in ("words go", "words stay"):
         slope = learned[name]
         for row in rows:
             if name in row.features:
-                slope += 1 / (1 + exp(-(learned[""] + learned[name]))) - row.ordered
+                slope += 1 / (1 + exp(-(learned[""] + learned[name]))) - row.is_met
         assert abs(slope) < 0.05
     assert learned["words go"] > 0 > learned["words stay"]
 
 
 def test_the_sentences_of_an_order_are_known_in_its_text() -> None:
     rows = rows_of(Text("poison", f"{HONEST} {ORDER}", ORDER))
-    assert [row.ordered for row in rows] == [False, True]
+    assert [row.is_met for row in rows] == [False, True]

@@ -10,8 +10,8 @@ from typing import Final, Literal, NamedTuple
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.followed import WITHIN
-from aegis.detect.languages.syntax import canonical, text_of
+from aegis.detect.languages.followed import WITHIN, FollowedValue
+from aegis.detect.languages.syntax import called, canonical, text_of
 
 
 class BoundName(NamedTuple):
@@ -35,6 +35,7 @@ class BoundName(NamedTuple):
     part: str = ""
     whole_too: bool = True
     keyed: bool = False
+    inside: tuple[int, int] = (0, 0)  # from where to where the name is that of a parameter; nothing for everywhere
 
     @property
     def order(self) -> tuple[int, int]:
@@ -213,6 +214,21 @@ def item_name(text: str) -> str:
     return canonical(str(_KEY.sub(r"[\1]", text)))
 
 
+ROOTS: Final = (("/",), ("C:/",))
+
+
+def elements_of(found: FollowedValue, one: BoundName) -> Sequence[FollowedValue]:
+    """What a loop goes over, item by item; what lists the roots of a machine is known as one of them."""
+    if found.items and one.keyed:
+        return [FollowedValue((), (FollowedValue((str(at),)), item)) for at, item in enumerate(found.items)]
+    if found.items:
+        return found.items
+    if found.members:
+        pairs = [FollowedValue((), (FollowedValue((key,)), value)) for key, value in found.members]
+        return pairs if one.part else [pair.items[one.whole.type == "foreach_statement"] for pair in pairs]
+    return [found] if found.known[:1] in ROOTS else []
+
+
 _FAR: Final = 12  # nodes around a binding that are looked at
 _BLOCKS: Final = frozenset({
     "block", "statement_block", "compound_statement", "body_statement", "module", "program", "source_file",
@@ -254,6 +270,7 @@ class FunctionResults(NamedTuple):
 
     nodes: tuple[Node, ...] = ()
     yields: bool = False
+    branches: tuple[Node, ...] = ()  # choices that may lie in front of them
 
 
 def results_of(function: Node) -> FunctionResults:
@@ -270,6 +287,7 @@ def results_of(function: Node) -> FunctionResults:
     ):
         return FunctionResults((body,))
     found: list[Node] = []
+    branches: list[Node] = []
     yields = False
     waiting = [body]
     for node in waiting:
@@ -281,12 +299,14 @@ def results_of(function: Node) -> FunctionResults:
                 yields = True
             elif child.type in _STATEMENTS and len(waiting) < _MOST_STATEMENTS:
                 waiting.append(child)
+                if child.type in _BRANCHES:
+                    branches.append(child)
     last = body.named_children[-1] if body.named_child_count else None
     if last is not None and function.type in _LAST_COUNTS and last.type not in _RETURNS:
         while last.type in ("statement_list", "expression_statement") and last.named_child_count:
             last = last.named_children[-1]
         found.append(last)
-    return FunctionResults(tuple(found[:_MOST_RESULTS]), yields)
+    return FunctionResults(tuple(found[:_MOST_RESULTS]), yields, tuple(branches))
 
 
 _BODIES: Final = frozenset({"body_statement", "block", "block_body"})
@@ -303,15 +323,20 @@ _STATEMENTS: Final = frozenset({
     "except_clause", "finally_clause", "catch_clause", "with_statement", "statement_block", "statement_list", "block",
     "compound_statement", "conditional_statement", "expression_statement",
 })  # fmt: skip
+_BRANCHES: Final = frozenset({
+    "if_statement", "elif_clause", "else_if_clause", "if", "elsif", "unless", "if_modifier", "unless_modifier",
+    "conditional_statement", "postfix_conditional_expression", "switch_statement", "expression_switch_statement",
+    "match_statement", "case",
+})  # fmt: skip
 _MOST_STATEMENTS: Final = 64  # of a function that are looked at for what it gives back
 _MOST_RESULTS: Final = 8
 
 
-def patterns(function: Node) -> list[Node]:
-    """The parameters of a function that take a value apart."""
+def patterns(function: Node) -> list[tuple[int, Node]]:
+    """The parameters of a function that take a value apart, each with its place among all."""
     listed = function.child_by_field_name("parameters")
     children = () if listed is None else listed.named_children
-    return [one for one in children if one.type in ("object_pattern", "array_pattern")]
+    return [(at, one) for at, one in enumerate(children) if one.type in ("object_pattern", "array_pattern")]
 
 
 def parameters(function: Node, field: str = "parameters") -> list[str]:
@@ -402,3 +427,41 @@ def members_of(declared: Node) -> list[str]:
             listed = one.named_children[0].named_children
             return [text_of(each) for member in listed for each in member.children_by_field_name("name")]
     return []
+
+
+# Calls and assignments by their sides
+
+_NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
+_SINGLE: Final = frozenset({"expression_list", "variable_declaration"})
+
+
+def called_name(node: Node) -> str:
+    """The last part of the name of what a call calls, in as few steps as that takes; empty for none."""
+    function = (
+        node.child_by_field_name("function")
+        or node.child_by_field_name("constructor")
+        or node.child_by_field_name("method")
+        or node.child_by_field_name("name")
+        or node.child_by_field_name("type")
+    )
+    if function is None:
+        return called(node).name if node.type in _NAMELESS else ""
+    if function.named_child_count and function.type not in ("identifier", "name"):
+        return text_of(function.named_children[-1])
+    return text_of(function)
+
+
+def left_of(node: Node) -> Node | None:
+    """What gets a value in an assignment."""
+    left = node.child_by_field_name("name") or node.child_by_field_name("left")
+    single = left is not None and left.type in _SINGLE and left.named_child_count == 1
+    return left.named_children[0] if left is not None and single else left
+
+
+def right_of(node: Node) -> Node | None:
+    """The value of an assignment."""
+    right = node.child_by_field_name("value") or node.child_by_field_name("right")
+    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
+        return node.named_children[-1]
+    single = right is not None and right.type in _SINGLE and right.named_child_count == 1
+    return right.named_children[0] if right is not None and single else right

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from shlex import quote
@@ -13,10 +13,11 @@ from tree_sitter import Node
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.files import Written, only_sets, writes_of
+from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
-from aegis.detect.languages.made import KEYWORDS, CallResults, started
-from aegis.detect.languages.names import ProgramNames, called_name
+from aegis.detect.languages.made import KEYWORDS, started
+from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
     FETCHES,
     SPEAKS_OF_CLOUD,
@@ -61,7 +62,6 @@ _HANDED: Final = frozenset({
     "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk", "for_each",
     "do.call", "filter",
 })  # fmt: skip
-MOST_CALLS: Final = 2_000  # of one text that are looked at
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
@@ -88,10 +88,10 @@ class ProgramDeeds(NamedTuple):
     written: list[Written]
 
 
-def deeds_of(nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]) -> ProgramDeeds:
+def deeds_of(reached: Reached, language: CodeLanguage) -> ProgramDeeds:
     """The deeds of a text by what its grammar captured."""
-    program = _Program(nodes, language, aliases)
-    for node in sorted(list(nodes.get("call", ()))[:MOST_CALLS], key=_begins):
+    program = _Program(reached, language)
+    for node in sorted(list(reached.nodes.get("call", ()))[:MOST_CALLS], key=_begins):
         program.take(node)
     return program.deeds()
 
@@ -101,15 +101,16 @@ def _begins(node: Node) -> int:
 
 
 class _Program:
-    def __init__(self, nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]):
+    def __init__(self, reached: Reached, language: CodeLanguage):
+        nodes = reached.nodes
         self._known: KnownCalls = calls_of(language)
         self._language = language
-        self._names = ProgramNames(nodes, language, aliases, MOST_CALLS)
+        self._names = reached.names
         self._nodes = nodes
         calls = list(nodes.get("call", ()))[:MOST_CALLS]
         self._services = ServiceCalls(self._names.functions, calls, self.scope, self._text)
         self._chains = Chains(calls)
-        self._scope: NameScope | None = None
+        self._scope = reached.scope
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
         self._programs: dict[str, None] = {}
@@ -178,7 +179,7 @@ class _Program:
                 self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
         if last in _PUTS:
             self._puts.append(node)
-        if last not in self._ends:
+        if last not in self._ends and not self._names.calls_item(node):
             return
         parts = called(node)
         for name in self._names.full(parts):
@@ -267,7 +268,7 @@ class _Program:
     def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
-            self._scope = NameScope(self._names.bounds(), CallResults(self._names, self._known, self._language))
+            self._scope = scope_of(self._names, self._language)
         return self._scope
 
     # What calls do

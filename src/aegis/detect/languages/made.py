@@ -395,7 +395,9 @@ class CallResults:
         held = UNKNOWN if parts.receiver is None else scope.value(parts.receiver)
         if held.members:
             given.update(self=held, this=held)
-        found = [scope.value_with(given, node, _DEEP) for node in results.nodes]
+        with scope.standing_for(given):
+            nodes = scope.reached(results.nodes, results.branches)
+        found = [scope.value_with(given, node, _DEEP) for node in nodes]
         return FollowedValue((), tuple(found)) if results.yields else union(found) if len(found) > 1 else found[0]
 
     def _created(self, name: str, parts: Called, scope: NameScope) -> FollowedValue:

@@ -9,18 +9,30 @@ from typing import Final, Literal
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
+from aegis.detect.languages.aliases import (
+    LONGEST_REFERENCE,
+    REFERENCES,
+    REQUIRED,
+    alias_functions,
+    alias_modules,
+    loaded,
+)
 from aegis.detect.languages.bindings import (
     LAMBDAS,
     BoundName,
     bound,
+    called_name,
     defaults,
+    left_of,
     members_of,
     name_of,
     parameters,
     parts_of,
     patterns,
     rest_of,
+    right_of,
 )
+from aegis.detect.languages.followed import unquoted
 from aegis.detect.languages.syntax import (
     PLAIN,
     Called,
@@ -28,12 +40,10 @@ from aegis.detect.languages.syntax import (
     arguments_of,
     called,
     canonical,
+    names_in,
     text_of,
 )
 
-_REQUIRED: Final = Lazy(
-    r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
-)
 _PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
@@ -54,29 +64,34 @@ EACH: Final = frozenset({
 _WITH: Final = frozenset({"let", "also", "use"})  # of Kotlin, which call a function with one value
 _UNNAMED: Final = ("_1", "it")  # what a block of Ruby is given that names no parameter
 _FOUND_BY_PERL: Final = ("$File::Find::name", "$File::Find::dir", "$_")
-_REFERENCES: Final = frozenset({
-    "attribute", "member_expression", "identifier", "selector_expression", "member_access_expression",
-})  # fmt: skip
-_LONGEST_REFERENCE: Final = 80
 _NAMED: Final = frozenset({"identifier", "name", "constant"})
 _BY_NAME: Final = frozenset({"keyword_argument", "named_argument", "pair"})
 
 
+_OBJECTS: Final = frozenset({"dictionary", "object", "hash", "array_creation_expression"})
+_TEXTS: Final = frozenset(
+    {"string", "string_literal", "encapsed_string", "interpreted_string_literal", "simple_symbol"}
+)
+_WRITTEN: Final = _TEXTS | _OBJECTS | {
+    "true", "false", "none", "null", "nil", "boolean", "boolean_literal", "null_literal", "integer", "number",
+    "int_literal", "integer_literal", "not_operator", "unary", "unary_expression", "unary_op_expression",
+    "prefix_unary_expression", "composite_literal", "true_literal", "false_literal",
+}  # fmt: skip
+_ITEM: Final = Lazy(r"^([$@]?\w+)\[\s*([\"'`:]?[$\w]+[\"'`]?)\s*\]$")
+_CALLS_ITSELF: Final = frozenset({"call", "apply", "()", "bind"})
+_LONGEST_PARAMETERS: Final = 400  # characters of the parameters of a function whose names may be given anything
 _MOST_CLASSES: Final = 16
 _MOST_FIELDS: Final = 64  # of all classes of a text
 _MOST_GIVEN: Final = 8  # values that one of them gets
-_NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
 _WORD: Final = Lazy(r"[A-Za-z_]\w*")
 _QUOTES: Final = "'\"`:"
 _PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent", "insert"})
 _DEFINES: Final = frozenset({"define", "const_set", "setattr", "instance_variable_set"})
 _MEMBERS: Final = ("self.", "this.", "$this.")
 _OWN_BY_NAME: Final[frozenset[CodeLanguage]] = frozenset({"java", "csharp"})  # that name members without their owner
-_ALIASED: Final = frozenset({"identifier", "expression_list"})
 _ADDED_TO: Final = frozenset({"identifier", "member_access_expression", "member_expression", "attribute"})
 _RECORD_MAKERS: Final = frozenset({"new", "define", "namedtuple"})
 _RECORDS: Final = frozenset({"Struct.new", "Data.define", "namedtuple", "collections.namedtuple"})  # make a class
-_BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
 _LISTS_FOR: Final = frozenset(
     {"each_child", "foreach", "glob", "each_entry", "find"}
 )  # `Dir.foreach(path) { |name| ... }`
@@ -96,7 +111,7 @@ class ProgramNames:
         self._classes = {text_of(one.child_by_field_name("name")) for one in nodes.get("class", ())}
         self.fields: dict[str, list[str]] = defaultdict(list)  # the members of each class
         for node in nodes.get("assign", ()):
-            right, left = _right(node), _left(node)
+            right, left = right_of(node), left_of(node)
             if left is not None and right is not None and called_name(right) in _RECORD_MAKERS:
                 self._take_record(text_of(left), right)
         for node in nodes.get("class", ())[:_MOST_CLASSES]:  # what a record says of its members
@@ -111,17 +126,35 @@ class ProgramNames:
             elif name and node.child_by_field_name("body") is not None:  # what another library holds is declared only
                 self.functions.setdefault(name, node)
         for node in nodes.get("assign", ()):
-            value, name_node = _right(node), _left(node)
+            value, name_node = right_of(node), left_of(node)
             if value is not None and name_node is not None and value.type in LAMBDAS:
                 self.functions.setdefault(text_of(name_node)[:80], value)
+        self._items = self._held_names = False  # whether objects of the text hold functions, its own and of others
+        self._told: dict[str, str] = {}  # texts that names are
+        self.told: set[str] = set()  # last parts of names that are given what is written out
+        for node in nodes.get("assign", ()):
+            value, name_node = right_of(node), left_of(node)
+            if value is not None and name_node is not None and value.type in _OBJECTS:
+                self._take_items(text_of(name_node)[:LONGEST_REFERENCE], value)
+            if value is not None and name_node is not None and value.type in _WRITTEN:
+                self.told.update(names_in(text_of(name_node)[:LONGEST_REFERENCE]))
+            if value is not None and value.type in _TEXTS and name_node is not None:
+                self._told[text_of(name_node)[:LONGEST_REFERENCE]] = unquoted(text_of(value))
+        for node in self.functions.values():
+            self.told.update(names_in(text_of(node.child_by_field_name("parameters"))[:_LONGEST_PARAMETERS]))
         self._instances = {
-            text_of(_left(node))
+            text_of(left_of(node))
             for node in (nodes.get("assign", ()) if self._classes else ())
-            if (right := _right(node)) is not None and self._makes_own(right)
+            if (right := right_of(node)) is not None and self._makes_own(right)
         }
         if language in ("javascript", "typescript"):
-            self._alias_modules()
-        self._alias_functions()
+            alias_modules(nodes, self.aliases)
+        alias_functions(nodes, self.aliases)
+
+    def loaded(self) -> Iterator[tuple[str, Node]]:
+        """Each name that a module is loaded into on the spot, and the argument that says which."""
+        calls = self._nodes.get("call", ()) if self._language in ("javascript", "typescript") else ()
+        return loaded(self._nodes.get("assign", ()), calls[: self._most], self.aliases)
 
     def _take_record(self, name: str, made: Node) -> None:
         """Take a class that a call makes of its members' names: `Struct.new(:root)`, `namedtuple("C", "root")`."""
@@ -130,11 +163,46 @@ class ProgramNames:
         if f"{owner}{parts.name}" in _RECORDS:
             self._classes.add(name)
             told = parts.arguments[1:] if parts.name == "namedtuple" else parts.arguments
-            self.fields[name] += [word for one in told for word in _WORD.findall(text_of(one)[:_LONGEST_REFERENCE])]
+            self.fields[name] += [word for one in told for word in _WORD.findall(text_of(one)[:LONGEST_REFERENCE])]
+
+    def _take_items(self, owner: str, held: Node) -> None:
+        """Take the functions that an object of the text holds: `{"wipe": shutil.rmtree, "list": lambda p: ...}`."""
+        for pair in held.named_children[:_MOST_FIELDS]:
+            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+            if key is None and pair.named_child_count == 2:
+                key, value = pair.named_children
+            if key is None or value is None:
+                continue
+            full = f"{owner}.{text_of(key).strip(_QUOTES)}"
+            if value.type in LAMBDAS:
+                self.functions.setdefault(full, value)
+                self._items = True
+            elif value.type in REFERENCES and value.end_byte - value.start_byte <= LONGEST_REFERENCE:
+                head, dot, rest = canonical(text_of(value)).partition(".")
+                self.aliases.setdefault(full, f"{self.aliases.get(head, head)}{dot}{rest}")
+                self._held_names = True
+
+    def item_of(self, parts: Called) -> str:
+        """The item of an object that a call calls, as `table.key`; empty where it calls none."""
+        if parts.receiver is not None and parts.name not in _CALLS_ITSELF:
+            return f"{canonical(text_of(parts.receiver)[:LONGEST_REFERENCE])}.{parts.name}"
+        written = text_of(parts.receiver) if parts.receiver is not None else parts.name
+        match = _ITEM.match(written[:LONGEST_REFERENCE]) if "[" in written else None
+        if match is None:
+            return ""
+        key = match.group(2)
+        return f"{match.group(1)}.{key.strip(_QUOTES) if key[0] in _QUOTES else self._told.get(key, key)}"
+
+    def calls_item(self, node: Node) -> bool:
+        """Whether a call calls what an object of the text holds, which has another name elsewhere."""
+        function = node.child_by_field_name("function") if self._held_names else None
+        return function is not None and self.item_of(called(node)) in self.aliases
 
     def own(self, parts: Called) -> Node | None:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
         name = parts.name.strip().lstrip("\\")
+        if self._items and (item := self.functions.get(self.item_of(parts))) is not None:
+            return item
         if name == "new" and parts.receiver is not None and text_of(parts.receiver) in self._classes:  # of Ruby
             return self.functions.get(text_of(parts.receiver)) or self.functions.get(name)
         own = self.functions.get(name)
@@ -174,6 +242,9 @@ class ProgramNames:
     def full(self, parts: Called) -> list[str]:
         """The names under which a call may be known, the fullest first."""
         name = parts.name.strip().lstrip("\\").removeprefix("Kernel.")
+        item = self.aliases.get(self.item_of(parts)) if self._held_names else None
+        if item is not None:
+            return [item.lower(), *_shorter(item.lower())]
         if parts.receiver is None:
             if name in self.functions:
                 return []
@@ -182,7 +253,7 @@ class ProgramNames:
                 return [f"new {full}", full, f"new {full.rpartition('.')[2]}"]
             return [full, *_shorter(full)]
         owner = text_of(parts.receiver)
-        match = _REQUIRED.match(owner) if "(" in owner else None
+        match = REQUIRED.match(owner) if "(" in owner else None
         if match is not None:
             owner = match.group(1).replace("/", ".") + match.group(2)
         if match is None and not _PLAIN_NAME.match(owner):
@@ -241,7 +312,7 @@ class ProgramNames:
                 told = others[at] if at < len(others) else named.get(field)
                 for key in (field, f"self.{field}", f"this.{field}", f"{name}.{field}") if told is not None else ():
                     names[key].append(BoundName(key, told or node, node, given=True))
-        if name in self.functions or (name == "new" and self._classes):
+        if name in self.functions or (name == "new" and self._classes) or self._items:
             parts = called(node)
             own = self.own(parts)
             if own is not None:
@@ -266,7 +337,7 @@ class ProgramNames:
             while owner is not None and owner.type not in _ADDED_TO and called_name(owner) in ADDS:
                 owner = called(owner).receiver
             if owner is not None and owner.type in _ADDED_TO and len(parts.arguments) == 1:
-                listed = canonical(text_of(owner)[:_LONGEST_REFERENCE])
+                listed = canonical(text_of(owner)[:LONGEST_REFERENCE])
                 begins: Literal["", "text", "list"] = (
                     "text" if name in _WRITES else "" if owner.type == "identifier" else "list"
                 )
@@ -313,7 +384,7 @@ class ProgramNames:
                 each = parts.name not in _WITH
                 for parameter in parameters(own)[:1]:
                     names[parameter].append(BoundName(parameter, listed, node, each=each))
-                for one in patterns(own)[:1]:  # `([key, value]) => ...`
+                for _, one in patterns(own)[:1]:  # `([key, value]) => ...`
                     for part in parts_of(one):
                         name = name_of(part.node)
                         names[name].append(BoundName(name, listed, node, each=each, part=part.part))
@@ -322,142 +393,23 @@ class ProgramNames:
     def _bind_given(self, own: Node, parts: Called, node: Node, names: dict[str, list[BoundName]]) -> None:
         """Bind the parameters of a function to what one call gives them, else to what stands for nothing."""
         named, plain = _apart(parts)
+        inside = (0, 0) if self._language in PLAIN else (own.start_byte, own.end_byte)
         for at, (parameter, default) in enumerate(defaults(own)):
             given = plain[at] if at < len(plain) else named.get(parameter.lstrip("$"), default)
             if given is not None:
-                names[parameter].append(BoundName(parameter, given, node, given=True))
+                names[parameter].append(BoundName(parameter, given, node, given=True, inside=inside))
                 if self._language == "php":  # what a constructor may promote to a member
                     member = f"$this.{parameter.lstrip('$')}"
                     names[member].append(BoundName(member, given, node, given=True))
-        for at, pattern in enumerate(patterns(own)):  # `({root, name}) => ...`
+        for at, pattern in patterns(own):  # `({root, name}) => ...`
             for part in parts_of(pattern) if at < len(plain) else ():
                 name = name_of(part.node)
-                names[name].append(BoundName(name, plain[at], node, given=True, part=part.part))
+                names[name].append(BoundName(name, plain[at], node, given=True, part=part.part, inside=inside))
         if self._language == "perl" and (every := node.child_by_field_name("arguments")) is not None:
             names["@_"].append(BoundName("@_", every, node, given=True))
         if (rest := rest_of(own)) and (every := node.child_by_field_name("arguments")) is not None:
             behind = f"{len(parameters(own))}:".removeprefix("0:")
             names[rest].append(BoundName(rest, every, node, given=True, part=behind))
-
-    # What imports bring in
-
-    def _alias_functions(self) -> None:
-        """Follow functions of libraries that are given another name: `wipe = shutil.rmtree`, `partial(os.remove)`."""
-        for node in self._nodes.get("assign", ()):
-            left, right = _left(node), _right(node)
-            if left is None or right is None or left.type not in _ALIASED:
-                continue
-            if right.type in ("call", "call_expression") and called_name(right) in _BINDS:
-                parts = called(right)
-                right = parts.receiver if called_name(right) == "bind" else next(iter(parts.arguments), right)
-                if right is not None and parts.name == "method" and parts.receiver is not None:  # of Ruby
-                    method = f"{canonical(text_of(parts.receiver))}.{text_of(right).strip(':')}"
-                    self.aliases.setdefault(text_of(left), method)
-                    continue
-            if (
-                right is not None
-                and right.type in _REFERENCES
-                and right.end_byte - right.start_byte <= _LONGEST_REFERENCE
-            ):
-                head, dot, rest = canonical(text_of(right)).partition(".")
-                name = text_of(left)
-                if dot or head in _LOADS or head in self.aliases:
-                    self.aliases.setdefault(name, f"{self.aliases.get(head, head)}{dot}{rest}")
-
-    def _alias_modules(self) -> None:
-        """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
-        for node in self._nodes.get("import", ()):
-            source = node.child_by_field_name("source")
-            if source is not None:
-                self._import(node, text_of(source).strip("'\"`").removeprefix("node:").replace("/", "."))
-        for node in self._nodes.get("assign", ()):
-            right, left = _right(node), _left(node)
-            if right is None or left is None or right.end_byte - right.start_byte > 120:
-                continue
-            match = _REQUIRED.match(text_of(right))
-            if match is None:
-                continue
-            module = match.group(1).replace("/", ".") + match.group(2)
-            if left.type == "identifier":
-                self.aliases[text_of(left)] = module
-            for member in left.named_children if left.type == "object_pattern" else ():
-                key, value = member.child_by_field_name("key"), member.child_by_field_name("value")
-                self.aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}"
-
-    def _import(self, node: Node, module: str) -> None:
-        for clause in node.named_children:
-            for one in clause.named_children if clause.type == "import_clause" else ():
-                if one.type == "identifier":
-                    self.aliases[text_of(one)] = module
-                elif one.type == "namespace_import" and one.named_child_count:
-                    self.aliases[text_of(one.named_children[-1])] = module
-                elif one.type == "named_imports":
-                    for member in one.named_children:
-                        name, alias = member.child_by_field_name("name"), member.child_by_field_name("alias")
-                        self.aliases[text_of(alias or name)] = f"{module}.{text_of(name)}"
-
-    def loaded(self) -> Iterator[tuple[str, Node]]:
-        """Each name that a module is loaded into on the spot, and the argument that says which."""
-        for node in self._nodes.get("assign", ()):
-            right, left = _right(node), _left(node)
-            if right is not None and left is not None and right.type.startswith("call") and left.type == "identifier":
-                argument = loaded_module(right, self.aliases)
-                if argument is not None:
-                    yield text_of(left), argument
-        for node in self._nodes.get("call", ())[: self._most] if self._language in ("javascript", "typescript") else ():
-            function = node.child_by_field_name("function") if called_name(node) == "then" else None
-            owner = next(iter(function.named_children), None) if function is not None else None
-            argument = None if owner is None else loaded_module(owner, self.aliases)
-            given = () if argument is None else arguments_of(node)[:1]
-            if argument is not None and given and given[0].type in LAMBDAS:
-                for name in parameters(given[0])[:1]:
-                    yield name, argument
-
-
-_LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_module", "require", "import"})
-_LONGEST_LOADER: Final = 24
-
-
-def loaded_module(node: Node, aliases: Mapping[str, str]) -> Node | None:
-    """The argument that says which module a call loads; nothing of every other call."""
-    function = node.child_by_field_name("function")
-    if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER:
-        return None
-    name = text_of(function)
-    return next(iter(arguments_of(node)), None) if aliases.get(name, name) in _LOADS else None
-
-
-def called_name(node: Node) -> str:
-    """The last part of the name of what a call calls, in as few steps as that takes; empty for none."""
-    function = (
-        node.child_by_field_name("function")
-        or node.child_by_field_name("constructor")
-        or node.child_by_field_name("method")
-        or node.child_by_field_name("name")
-        or node.child_by_field_name("type")
-    )
-    if function is None:
-        return called(node).name if node.type in _NAMELESS else ""
-    if function.named_child_count and function.type not in ("identifier", "name"):
-        return text_of(function.named_children[-1])
-    return text_of(function)
-
-
-def _left(node: Node) -> Node | None:
-    left = node.child_by_field_name("name") or node.child_by_field_name("left")
-    single = left is not None and left.type in _SINGLE and left.named_child_count == 1
-    return left.named_children[0] if left is not None and single else left
-
-
-def _right(node: Node) -> Node | None:
-    right = node.child_by_field_name("value") or node.child_by_field_name("right")
-    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
-        return node.named_children[-1]
-    single = right is not None and right.type in _SINGLE and right.named_child_count == 1
-    return right.named_children[0] if right is not None and single else right
-
-
-_SINGLE: Final = frozenset({"expression_list", "variable_declaration"})
 
 
 def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:
@@ -485,16 +437,3 @@ def _apart(parts: Called) -> tuple[dict[str, Node], Sequence[Node]]:
 def _shorter(full: str) -> list[str]:
     parts = full.split(".")
     return [f"{parts[-2]}.{parts[-1]}"] if len(parts) > 2 else []
-
-
-def add_aliases(node: Node, aliases: dict[str, str]) -> None:
-    """Add the names that an import brings in, with what they stand for: `from os import system as s`."""
-    module = node.child_by_field_name("module_name")
-    prefix = f"{text_of(module)}." if module is not None else ""
-    for child in node.named_children:
-        if child.type == "aliased_import":
-            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
-            if target is not None and alias is not None:
-                aliases[text_of(alias)] = prefix + text_of(target)
-        elif prefix and child.type == "dotted_name" and child != module:
-            aliases[text_of(child)] = prefix + text_of(child)

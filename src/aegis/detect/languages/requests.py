@@ -19,8 +19,9 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
+from aegis.detect.languages.aliases import loaded_module
+from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.followed import plain, written_out
-from aegis.detect.languages.names import called_name, loaded_module
 from aegis.detect.languages.syntax import (
     Called,
     CodeLanguage,

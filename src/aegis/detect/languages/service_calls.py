@@ -18,10 +18,9 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import defaults, rest_of
+from aegis.detect.languages.bindings import called_name, defaults, rest_of
 from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
 from aegis.detect.languages.made import NAMED, named_arguments
-from aegis.detect.languages.names import called_name
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
 from aegis.detect.languages.values import NameScope

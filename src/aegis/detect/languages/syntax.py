@@ -36,7 +36,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_python", "language",
         "(call) @call [(assignment) (augmented_assignment) (named_expression)] @assign [(import_statement)"
         " (import_from_statement)] @import [(for_statement) (for_in_clause)] @loop (function_definition) @function"
-        " (class_definition) @class (as_pattern) @alias",
+        " (class_definition) @class (as_pattern) @alias [(if_statement) (elif_clause) (match_statement)] @branch",
         6,
     ),
     "javascript": _Spoken(
@@ -45,7 +45,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         " (augmented_assignment_expression) (field_definition)] @assign (import_statement) @import"
         " (for_in_statement) @loop"
         " [(function_declaration) (generator_function_declaration) (arrow_function) (method_definition)] @function"
-        " (class_declaration) @class",
+        " (class_declaration) @class [(if_statement) (switch_statement)] @branch",
         6,
     ),
     "typescript": _Spoken(
@@ -54,7 +54,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         " (augmented_assignment_expression) (public_field_definition)] @assign (import_statement) @import"
         " (for_in_statement) @loop"
         " [(function_declaration) (generator_function_declaration) (arrow_function) (method_definition)] @function"
-        " (class_declaration) @class",
+        " (class_declaration) @class [(if_statement) (switch_statement)] @branch",
         24,
     ),
     "php": _Spoken(
@@ -63,14 +63,15 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
         " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)] @assign"
         " (foreach_statement) @loop"
-        " [(function_definition) (method_declaration)] @function (class_declaration) @class",
+        " [(function_definition) (method_declaration)] @function (class_declaration) @class"
+        " [(if_statement) (else_if_clause) (switch_statement)] @branch",
         48,
     ),
     "ruby": _Spoken(
         "tree_sitter_ruby", "language",
         "[(call) (subshell)] @call [(assignment) (operator_assignment) (binary operator: \"<<\")] @assign (for) @loop"
         " (method) @function"
-        " [(class) (module)] @class",
+        " [(class) (module)] @class [(if) (elsif) (unless) (if_modifier) (unless_modifier) (case)] @branch",
         96,
     ),
     "perl": _Spoken(
@@ -78,20 +79,23 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
         " (func1op_call_expression) (command_string) (eval_expression)] @call"
         " [(assignment_expression) (use_statement)] @assign (for_statement) @loop"
-        " (subroutine_declaration_statement) @function",
+        " (subroutine_declaration_statement) @function"
+        " [(conditional_statement) (postfix_conditional_expression)] @branch",
         48,
     ),
     "go": _Spoken(
         "tree_sitter_go", "language",
         "(call_expression) @call [(short_var_declaration) (assignment_statement) (var_spec) (const_spec)] @assign"
-        " (range_clause) @loop [(function_declaration) (method_declaration)] @function (type_spec) @class",
+        " (range_clause) @loop [(function_declaration) (method_declaration)] @function (type_spec) @class"
+        " [(if_statement) (expression_switch_statement)] @branch",
         96,
     ),
     "csharp": _Spoken(
         "tree_sitter_c_sharp", "language",
         "[(invocation_expression) (object_creation_expression)] @call [(variable_declarator) (assignment_expression)"
         " (property_declaration)] @assign (foreach_statement) @loop [(method_declaration) (local_function_statement)"
-        " (constructor_declaration)] @function [(class_declaration) (record_declaration)] @class",
+        " (constructor_declaration)] @function [(class_declaration) (record_declaration)] @class"
+        " [(if_statement) (switch_statement)] @branch",
         96,
     ),
 }  # fmt: skip
@@ -273,6 +277,36 @@ def text_of(node: Node | None) -> str:
     return raw.decode("utf-8", "replace")
 
 
+# Kinds of nodes that are texts: as they are written, what stands in them, and what is filled in.
+STRINGS: Final = frozenset({
+    "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
+    "encapsed_string", "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal",
+    "heredoc", "nowdoc", "fileglob_expression", "character_literal", "bare_string", "heredoc_body",
+    "shell_command_expression", "subshell", "command_string",
+})  # fmt: skip
+CONTENT: Final = frozenset({
+    "string_content", "string_fragment", "interpreted_string_literal_content", "raw_string_literal_content",
+    "string_literal_content", "heredoc_content", "multiline_string_fragment", "character_literal_content",
+})  # fmt: skip
+SKIPPED: Final = frozenset({
+    "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote",
+    "heredoc_start", "heredoc_end", "heredoc_beginning", "format_specifier", "type_conversion",
+    "string_literal_encoding",
+})  # fmt: skip
+FILLED: Final = frozenset({
+    "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
+    "hash_element_expression", "array_element_expression", "subscript_expression", "member_access_expression",
+})  # fmt: skip
+
+
+_APART: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~\t\n\r", " "))
+
+
+def names_in(text: str) -> list[str]:
+    """The names and words of a piece of code."""
+    return text.translate(_APART).split()
+
+
 # One shape for all languages
 
 
@@ -353,6 +387,12 @@ def member_parts(node: Node) -> tuple[Node | None, Node | None]:
     """What a member belongs to, and the node of its name."""
     children = node.named_children
     return (children[0], children[-1]) if len(children) > 1 else (None, None)
+
+
+def sign_between(node: Node, left: Node, right: Node) -> str:
+    """What stands between two parts of a node: the sign of an operation."""
+    raw = node.text or b""
+    return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte].decode("utf-8", "replace").strip()
 
 
 def arguments_of(node: Node) -> tuple[Node, ...]:

@@ -7,14 +7,15 @@ the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import BoundName, arms_of, holds, item_name, within
+from aegis.detect.languages.bindings import ROOTS, BoundName, arms_of, elements_of, holds, item_name, within
+from aegis.detect.languages.branches import Conditions, branch_of, is_outside, unreached
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -34,31 +35,26 @@ from aegis.detect.languages.followed import (
     union,
     unquoted,
 )
-from aegis.detect.languages.syntax import Called, behind_line, called, canonical, member_parts, text_of, unwrapped
+from aegis.detect.languages.syntax import (
+    CONTENT,
+    FILLED,
+    SKIPPED,
+    STRINGS,
+    Called,
+    CodeLanguage,
+    behind_line,
+    called,
+    canonical,
+    member_parts,
+    sign_between,
+    text_of,
+    unwrapped,
+)
 
 MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds what many names for one thing cost
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
 
-_STRINGS: Final = frozenset({
-    "string", "string_literal", "interpreted_string_literal", "raw_string_literal", "template_string",
-    "encapsed_string", "verbatim_string_literal", "interpolated_string_expression", "interpolated_string_literal",
-    "heredoc", "nowdoc", "fileglob_expression", "character_literal", "bare_string", "heredoc_body",
-    "shell_command_expression", "subshell", "command_string",
-})  # fmt: skip
-_CONTENT: Final = frozenset({
-    "string_content", "string_fragment", "interpreted_string_literal_content", "raw_string_literal_content",
-    "string_literal_content", "heredoc_content", "multiline_string_fragment", "character_literal_content",
-})  # fmt: skip
-_SKIPPED: Final = frozenset({
-    "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote",
-    "heredoc_start", "heredoc_end", "heredoc_beginning", "format_specifier", "type_conversion",
-    "string_literal_encoding",
-})  # fmt: skip
-_FILLED: Final = frozenset({
-    "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
-    "hash_element_expression", "array_element_expression", "subscript_expression", "member_access_expression",
-})  # fmt: skip
 _NAMES: Final = frozenset({
     "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
     "name", "type_identifier", "array", "shorthand_property_identifier", "base", "bareword",
@@ -104,7 +100,6 @@ _SPREADS: Final = frozenset({
 _MATCHES: Final = frozenset({"switch_expression", "match_expression", "case", "if"})  # that are one of several values
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
-_ROOTS: Final = (("/",), ("C:/",))
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
 
 
@@ -112,7 +107,10 @@ class NameScope:
     """The names of one text, and what its expressions may be; `of_call` says what a call of somebody else makes."""
 
     def __init__(
-        self, names: Mapping[str, Sequence[BoundName]], of_call: Callable[[Called, NameScope], FollowedValue | None]
+        self,
+        names: Mapping[str, Sequence[BoundName]],
+        of_call: Callable[[Called, NameScope], FollowedValue | None],
+        language: CodeLanguage,
     ):
         self._names = names
         self._of_call = of_call
@@ -120,6 +118,16 @@ class NameScope:
         self._owned: dict[str, list[BoundName]] | None = None
         self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
         self._steps, self._open, self._here = MAX_STEPS, 0, 0
+        self._conditions = Conditions(self.value, self.bounds_of, language)
+
+    def unreached(self, branches: Iterable[Node]) -> list[tuple[int, int]]:
+        """From where to where a text is never reached, by those of its choices whose condition is known."""
+        return unreached(branches, self._conditions, self._given)
+
+    def reached(self, nodes: Sequence[Node], branches: Sequence[Node]) -> Sequence[Node]:
+        """Those of some nodes that are reached with what names stand for; all where none would be."""
+        spans = self.unreached(branches) if branches and len(nodes) > 1 else []
+        return [node for node in nodes if is_outside(node, spans)] or nodes if spans else nodes
 
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
@@ -174,7 +182,7 @@ class NameScope:
 
     def _value(self, node: Node, depth: int) -> FollowedValue:
         kind = node.type
-        if kind in _STRINGS and kind != "array":
+        if kind in STRINGS and kind != "array":
             return texts_of(self._string(node, depth))
         if kind == "heredoc_beginning":
             return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
@@ -213,19 +221,13 @@ class NameScope:
         if kind in _OBJECTS or kind == "anonymous_object_creation_expression":
             return self._object(node, depth)
         if kind in _MATCHES:
-            return union(self.value(arm, depth) for arm in arms_of(node))
+            return union(self.value(arm, depth) for arm in self.reached(arms_of(node), [node]))
         if kind in _MEMBERS:
             return self._member(node, depth)
         if kind in _SUBSCRIPTS:
             return self._item(node, depth)
         if kind in _CHOICES:
-            children = node.named_children
-            chosen = (
-                [node.child_by_field_name("consequence"), node.child_by_field_name("alternative")]
-                if node.child_by_field_name("alternative") is not None
-                else [children[0], children[-1]]
-            )
-            parts = [self.value(child, depth) for child in chosen if child is not None]
+            parts = [self.value(child, depth) for child in self._chosen(node)]
             return union(part for part in parts if part.known or part.items)
         if kind.startswith(("unary", "prefix_unary")) and NUMBER.search(text_of(node)):
             return FollowedValue((text_of(node),))
@@ -240,6 +242,14 @@ class NameScope:
             return FollowedValue((text_of(node).lower(),))
         return UNKNOWN
 
+    def _chosen(self, node: Node) -> Sequence[Node]:
+        """The expressions that a choice may be."""
+        branch = branch_of(node)
+        if branch is None:
+            return [node.named_children[0], node.named_children[-1]]
+        met = self._conditions.of(branch.condition, self._given)
+        return [*(branch.so if met is not False else ()), *(branch.otherwise if met is not True else ())]
+
     def _string(self, node: Node, depth: int) -> list[str]:
         """The texts that a string may be, what is filled in put in."""
         raw = node.text or b""
@@ -252,29 +262,29 @@ class NameScope:
     def _pieces(self, node: Node, pieces: list[tuple[str, ...]], depth: int) -> None:
         raw, start = node.text or b"", node.start_byte
         at = start
-        inside = node.type in _CONTENT
+        inside = node.type in CONTENT
         for child in node.children:
             if inside and child.start_byte > at:
                 pieces.append((raw[at - start : child.start_byte - start].decode("utf-8", "replace"),))
             at = child.end_byte
-            if child.type in _CONTENT:
+            if child.type in CONTENT:
                 if child.children:
                     self._pieces(child, pieces, depth)
                 else:
                     pieces.append((text_of(child),))
             elif child.type == "escape_sequence":
                 pieces.append((escaped(text_of(child)),))
-            elif child.type in _STRINGS:
+            elif child.type in STRINGS:
                 pieces.append(tuple(self._string(child, depth)))
-            elif child.type in _FILLED:
+            elif child.type in FILLED:
                 inner = child
                 if child.type in ("interpolation", "template_substitution"):
-                    held = [one for one in child.named_children if one.type not in _SKIPPED]
+                    held = [one for one in child.named_children if one.type not in SKIPPED]
                     if not held:
                         continue
                     inner = held[0]
                 pieces.append(self.value(inner, depth).texts or (HOLE,))
-            elif child.type not in _SKIPPED and child.is_named:
+            elif child.type not in SKIPPED and child.is_named:
                 pieces.append((HOLE,))
             elif inside and not child.is_named:
                 pieces.append((text_of(child),))
@@ -304,6 +314,7 @@ class NameScope:
         if not bounds:
             made = self._of_call(Called(None, name, (), is_name=True), self)
             return UNKNOWN if made is None else made
+        bounds = [one for one in bounds if not one.inside[1] or one.inside[0] <= node.start_byte < one.inside[1]]
         before = [
             one for one in bounds if one.given or (one.whole.start_byte < node.start_byte and not within(node, one))
         ]
@@ -317,7 +328,7 @@ class NameScope:
     def _bound(self, one: BoundName, depth: int) -> FollowedValue:
         found = self.value(one.value, depth)
         if one.each:
-            return union(item.part(one.part, whole_too=one.whole_too) for item in _elements(found, one))
+            return union(item.part(one.part, whole_too=one.whole_too) for item in elements_of(found, one))
         if one.adds:
             before = [each for each in self._names[one.name] if each.order < one.order]
             if not before or depth >= MAX_DEPTH:
@@ -334,7 +345,7 @@ class NameScope:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
         if left is None or right is None:
             return UNKNOWN
-        sign = text_of(node.child_by_field_name("operator")) or _sign(node, left, right)
+        sign = text_of(node.child_by_field_name("operator")) or sign_between(node, left, right)
         one, other = self.value(left, depth), self.value(right, depth)
         if sign in ("+", ".", "<<", ".."):
             if one.items or other.items:
@@ -416,7 +427,7 @@ class NameScope:
                 key, value = map(unwrapped, pair.named_children)
             if pair.type == "assignment_expression":  # `["key"] = value` of C#
                 key, value = pair.child_by_field_name("left"), pair.child_by_field_name("right")
-                while key is not None and key.type not in _STRINGS and key.named_child_count == 1:
+                while key is not None and key.type not in STRINGS and key.named_child_count == 1:
                     key = key.named_children[0]
             if pair.type == "initializer_expression" and pair.named_child_count == 2:
                 key, value = pair.named_children
@@ -424,7 +435,7 @@ class NameScope:
                 members.append((text_of(pair), self.value(pair, depth)))
             if key is not None and value is not None:
                 names = node.type == "dictionary" and key.type in _NAMES  # of Python, whose keys are expressions
-                known = self.value(key, depth).known if key.type in _STRINGS or names else (text_of(key).strip("'\":"),)
+                known = self.value(key, depth).known if key.type in STRINGS or names else (text_of(key).strip("'\":"),)
                 members.append((known[0] if known else "", self.value(value, depth)))
         return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
 
@@ -439,7 +450,7 @@ class NameScope:
         if made is not None:
             return made
         held, name = self.value(owner, depth), text_of(last)
-        is_name = name in _NAME_OF and (held.texts == ANY_NAME or held.known[:1] in _ROOTS)
+        is_name = name in _NAME_OF and (held.texts == ANY_NAME or held.known[:1] in ROOTS)
         return held if is_name else held.member(name)
 
     def _item(self, node: Node, depth: int) -> FollowedValue:
@@ -463,8 +474,8 @@ class NameScope:
             return texts_of(char for text in whole.known if (char := text[int(index[0][:4]) :][:1]))
         if not index:
             return union(whole.items) if whole.items else UNKNOWN
-        if whole.items and index[0].isdecimal() and int(index[0][:4]) < len(whole.items):
-            return whole.items[int(index[0][:4])]
+        if whole.items and NUMBER.search(index[0]) and -len(whole.items) <= int(index[0]) < len(whole.items):
+            return whole.items[int(index[0])]
         return whole.member(index[0])
 
     def _container(self, owner: Node, node: Node, depth: int) -> FollowedValue:
@@ -477,20 +488,3 @@ class NameScope:
             pairs = zip(items[::2], items[1::2], strict=False)
             return FollowedValue((), (), tuple((key.texts[0], value) for key, value in pairs if key.texts))
         return self._name(f"@{name}", owner, depth)
-
-
-def _elements(found: FollowedValue, one: BoundName) -> Sequence[FollowedValue]:
-    """What a loop goes over, item by item; what lists the roots of a machine is known as one of them."""
-    if found.items and one.keyed:
-        return [FollowedValue((), (FollowedValue((str(at),)), item)) for at, item in enumerate(found.items)]
-    if found.items:
-        return found.items
-    if found.members:
-        pairs = [FollowedValue((), (FollowedValue((key,)), value)) for key, value in found.members]
-        return pairs if one.part else [pair.items[one.whole.type == "foreach_statement"] for pair in pairs]
-    return [found] if found.known[:1] in _ROOTS else []
-
-
-def _sign(node: Node, left: Node, right: Node) -> str:
-    raw = node.text or b""
-    return raw[left.end_byte - node.start_byte : right.start_byte - node.start_byte].decode("utf-8", "replace").strip()

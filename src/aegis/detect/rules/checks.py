@@ -14,6 +14,7 @@ from typing import Any, Final
 import orjson
 
 from aegis.core.patterns import Lazy
+from aegis.detect.markup import active
 from aegis.detect.paths import is_plain_path, is_secret_file, is_secret_place, is_settings_file
 from aegis.detect.rules.mentions import (
     Given,
@@ -26,6 +27,7 @@ from aegis.detect.rules.mentions import (
     ordered,
     poses,
     resets,
+    run,
     runs_remote,
     spoken,
     takes,
@@ -368,56 +370,6 @@ def spelled(text: str, decoded: bool) -> bool:
     return decoded or not is_plain_path(text) or (is_secret_file(text) and not is_settings_file(text))
 
 
-# Markup that is only shown (HTML Living Standard): elements and attributes that start nothing, styles without what old
-# browsers run, and blocks of data, which a `script` with a type that is no script's is. Marks of comments are taken
-# away and what they hold is read with the rest, as mail programs read conditional comments.
-_LONGEST_MARKUP: Final = 131_072  # characters of a page or letter; a longer one counts as running something
-_LEAST_LETTERS: Final = 8  # of its text: markup that shows next to nothing is there for something else
-_TAG: Final = Lazy(r"<(/?)([a-zA-Z][\w:-]*)((?:[^<>\"'`]|\"[^\"<]*\"|'[^'<]*')*)/?>")
-_PASSIVE: Final = Lazy(
-    r"(?i)^(?:a|abbr|address|article|aside|b|big|blockquote|body|br|caption|center|cite|code|col|colgroup|dd|del|details|"
-    r"div|dl|dt|em|figcaption|figure|font|footer|h[1-6]|head|header|hr|html|i|img|ins|kbd|li|link|main|mark|meta|nav|ol|"
-    r"p|pre|q|s|samp|section|small|span|strike|strong|sub|summary|sup|table|tbody|td|tfoot|th|thead|time|title|tr|tt|u|"
-    r"ul|var|wbr|xml|[ovw]:[a-z]+)$"
-)
-_COMMENTS: Final = Lazy(r"(?i)<!--\[if [\w !()&|.]{1,60}\]>(?:<!-->|-->)?|<!(?:--<!)?\[endif\](?:--)?>|<!--|-->")
-_DATA_BLOCK: Final = Lazy(r"(?i)<script\s+type=[\"']?application/(?:ld\+)?json[\"']?\s*>[^<]*</script\s*>")
-_STYLES: Final = Lazy(r"(?i)(<style[^<>]*>)([^<]*)</style\s*>")
-_STARTS: Final = Lazy(  # what an attribute, a style or a text would start
-    r"(?i)\bon[a-z]{3,24}\s*=|script\s*:|\b(?:srcdoc|formaction|xlink|dynsrc|lowsrc|datasrc|datafld)\b|"
-    r"expression\s*\(|-moz-binding|\bbehaviou?r\s*:|-o-link|&(?:colon|tab|newline|lpar)|"
-    r"=\s*[\"']?\s*(?:file|view-source|filesystem|blob|mocha)\s*:|"
-    r"data\s*:\s*(?:text|application|[^i\s]|image/svg)|\b(?:alert|prompt|confirm|eval|setTimeout|setInterval|fetch)\s*[(`]|"
-    r"\b(?:document|window|self|parent|top)\s*[.\[]\s*[\"']?(?:cookie|write|location|domain|body|open|name|eval)|"
-    r"fromcharcode|\.constructor\b|@import|http-equiv\s*=\s*[\"']?\s*(?:refresh|set-cookie|link)|"
-    r"charset\s*=\s*[\"']?\s*(?:x-|utf-?(?:7|16|32)|iso-2022|hz)|url\([^)]{0,200}\.svg|\]\]>"
-)
-_SHEET: Final = Lazy(r"(?i)\bhref\s*=\s*[\"']?https://")
-_LETTER: Final = Lazy(r"\p{L}")
-
-
-def active(text: str, decoded: bool) -> bool:
-    """Whether markup in a text would run something: not where the text is a page or letter that is only shown."""
-    if "<" not in text or len(text) > _LONGEST_MARKUP:
-        return True
-    plain = _DATA_BLOCK.sub(
-        " ", _COMMENTS.sub(" ", text.replace("<!DOCTYPE html>", " ").replace("<!doctype html>", " "))
-    )
-    if _STARTS.search(plain) is not None:
-        return True
-    written = [style for _, style in _STYLES.findall(plain)]
-    plain = _STYLES.sub(" ", plain)
-    for _, element, attributes in _TAG.findall(plain):
-        name = element.lower()
-        if _PASSIVE.match(name) is None or (name == "link" and _SHEET.search(attributes) is None):
-            return True
-        written.append(attributes)
-    if any("\\" in part or "&#" in part for part in written):  # spelled so that it is not seen what it is
-        return True
-    shown = _TAG.sub(" ", plain)
-    return "<" in shown or len(_LETTER.findall(shown)) < _LEAST_LETTERS
-
-
 # Checks that read the whole text in which something was found, and know whether it was decoded.
 TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": active, "spelled": spelled}
 
@@ -471,6 +423,7 @@ PLACE_CHECKS: Final[Mapping[str, Callable[[str, int, int], Given]]] = {
     "chained": chained,
     "ordered": ordered,
     "resets": resets,
+    "run": run,
     "spoken": spoken,
     "wraps": wraps,
 }

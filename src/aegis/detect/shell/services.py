@@ -89,7 +89,7 @@ def service_deed(command: Command) -> str:
         started = next(((at, tool) for at, tool in tools if tool in _MIGRATIONS), None)
         if started is not None:
             command, name = command._replace(name=started[1], args=command.args[started[0] + 1 :]), started[1]
-    if name not in _KNOWN:
+    if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)):
         return ""
     words = frozenset(word.lower() for word in command.args)
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)
@@ -110,6 +110,17 @@ def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
     return ""
 
 
+def _is_of_tests(command: Command) -> bool:
+    """Whether a command works on the database that tests are run with: `RAILS_ENV=test rails db:drop`."""
+    given = [*command.variables, *((name, value) for name, _, value in (word.partition("=") for word in command.args))]
+    named = [value.lower() for name, value in given if name.upper() in _ENVIRONMENTS]
+    return bool(named) and _TESTS.issuperset(named)
+
+
+_ENVIRONMENTS: Final = frozenset(
+    {"RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "NODE_ENV", "FLASK_ENV", "--ENV", "-E"}
+)
+_TESTS: Final = frozenset({"test", "testing"})
 _NAMESPACES: Final = frozenset({"namespace", "namespaces", "ns", "project"})
 
 

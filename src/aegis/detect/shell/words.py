@@ -91,7 +91,11 @@ def statements(command: Command) -> list[str]:
 
 # One statement that changes rows, tables or what is in a database, and nothing of the machine or of who may do what.
 _OF_DATA: Final = Lazy(
-    r"(?i)^\s*(?:drop\s+(?:table|schema|view|index)|truncate|delete\s+from|alter\s+table)\b[^;$`\\]*;?\s*$"
+    r"(?i)^\s*(?:drop\s+(?:table|schema|view|index)|truncate|delete\s+from|alter\s+table)\b[^;$`\\]*;?\s*"
+    r"(?:create\s+schema\s+[^;$`\\]*;?\s*)?$"
+)
+_NEAR_BY: Final = Lazy(
+    r"(?i)^(?:postgres(?:ql)?|mysql|mariadb)://(?:[^\s/@]{1,80}@)?(?:localhost|127\.0\.0\.1)(?::\d+)?/([\w-]{1,63})$"
 )
 _HOSTS: Final = frozenset({"-h", "--host", "-S", "--server"})
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1", "/var/run/postgresql", "db", "postgres", "mysql"})
@@ -105,11 +109,19 @@ def is_spared(command: Command, statement: str) -> bool:
     options = dict(pairwise(command.args))
     far = [value for option, value in options.items() if option in _HOSTS]
     far += [arg.partition("=")[2] for arg in command.args if arg.startswith(("--host=", "--server="))]
-    if command.variables or "://" in command.text or not _LOCAL.issuperset(far) or not _OF_DATA.match(statement):
+    addressed = [match.group(1) for arg in command.args if (match := _NEAR_BY.match(arg)) is not None]
+    if (
+        command.variables
+        or ("://" in command.text and len(addressed) != 1)
+        or not _LOCAL.issuperset(far)
+        or not _OF_DATA.match(statement)
+    ):
         return False
     named = [arg.partition("=")[2] for arg in command.args if arg.startswith(("--dbname=", "--database="))]
     named += [options[option] for option in ("-d", "-D", "--dbname", "--database") if option in options]
     taken = {value for option, value in options.items() if option[:1] == "-"}
+    if addressed:
+        return not named and is_throwaway(addressed[0])
     named += [arg for arg in command.args if arg[:1] != "-" and arg not in taken and arg != statement]
     return len(named) == 1 and is_throwaway(named[0])
 

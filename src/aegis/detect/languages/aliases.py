@@ -1,0 +1,118 @@
+"""What names stand for that imports bring in, and functions of libraries that are given another name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tree_sitter import Node
+
+from aegis.core.patterns import Lazy
+from aegis.detect.languages.bindings import LAMBDAS, called_name, left_of, parameters, right_of
+from aegis.detect.languages.syntax import arguments_of, called, canonical, text_of
+
+REQUIRED: Final = Lazy(
+    r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
+)
+REFERENCES: Final = frozenset({
+    "attribute", "member_expression", "identifier", "selector_expression", "member_access_expression",
+})  # fmt: skip
+LONGEST_REFERENCE: Final = 80
+_ALIASED: Final = frozenset({"identifier", "expression_list"})
+_BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
+LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_module", "require", "import"})
+_LONGEST_LOADER: Final = 24
+
+
+def alias_functions(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) -> None:
+    """Follow functions of libraries that are given another name: `wipe = shutil.rmtree`, `partial(os.remove)`."""
+    for node in nodes.get("assign", ()):
+        left, right = left_of(node), right_of(node)
+        if left is None or right is None or left.type not in _ALIASED:
+            continue
+        if right.type in ("call", "call_expression") and called_name(right) in _BINDS:
+            parts = called(right)
+            right = parts.receiver if called_name(right) == "bind" else next(iter(parts.arguments), right)
+            if right is not None and parts.name == "method" and parts.receiver is not None:  # of Ruby
+                method = f"{canonical(text_of(parts.receiver))}.{text_of(right).strip(':')}"
+                aliases.setdefault(text_of(left), method)
+                continue
+        if right is not None and right.type in REFERENCES and right.end_byte - right.start_byte <= LONGEST_REFERENCE:
+            head, dot, rest = canonical(text_of(right)).partition(".")
+            name = text_of(left)
+            if dot or head in LOADS or head in aliases:
+                aliases.setdefault(name, f"{aliases.get(head, head)}{dot}{rest}")
+
+
+def alias_modules(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) -> None:
+    """What names of other modules stand for: `const {rmSync: rm} = require('fs')`, `import {rm as r} from 'fs'`."""
+    for node in nodes.get("import", ()):
+        source = node.child_by_field_name("source")
+        if source is not None:
+            _import(node, text_of(source).strip("'\"`").removeprefix("node:").replace("/", "."), aliases)
+    for node in nodes.get("assign", ()):
+        right, left = right_of(node), left_of(node)
+        if right is None or left is None or right.end_byte - right.start_byte > 120:
+            continue
+        match = REQUIRED.match(text_of(right))
+        if match is None:
+            continue
+        module = match.group(1).replace("/", ".") + match.group(2)
+        if left.type == "identifier":
+            aliases[text_of(left)] = module
+        for member in left.named_children if left.type == "object_pattern" else ():
+            key, value = member.child_by_field_name("key"), member.child_by_field_name("value")
+            aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}"
+
+
+def _import(node: Node, module: str, aliases: dict[str, str]) -> None:
+    for clause in node.named_children:
+        for one in clause.named_children if clause.type == "import_clause" else ():
+            if one.type == "identifier":
+                aliases[text_of(one)] = module
+            elif one.type == "namespace_import" and one.named_child_count:
+                aliases[text_of(one.named_children[-1])] = module
+            elif one.type == "named_imports":
+                for member in one.named_children:
+                    name, alias = member.child_by_field_name("name"), member.child_by_field_name("alias")
+                    aliases[text_of(alias or name)] = f"{module}.{text_of(name)}"
+
+
+def loaded(assigned: Sequence[Node], calls: Sequence[Node], aliases: Mapping[str, str]) -> Iterator[tuple[str, Node]]:
+    """Each name that a module is loaded into on the spot, and the argument that says which."""
+    for node in assigned:
+        right, left = right_of(node), left_of(node)
+        if right is not None and left is not None and right.type.startswith("call") and left.type == "identifier":
+            argument = loaded_module(right, aliases)
+            if argument is not None:
+                yield text_of(left), argument
+    for node in calls:
+        function = node.child_by_field_name("function") if called_name(node) == "then" else None
+        owner = next(iter(function.named_children), None) if function is not None else None
+        argument = None if owner is None else loaded_module(owner, aliases)
+        given = () if argument is None else arguments_of(node)[:1]
+        if argument is not None and given and given[0].type in LAMBDAS:
+            for name in parameters(given[0])[:1]:
+                yield name, argument
+
+
+def loaded_module(node: Node, aliases: Mapping[str, str]) -> Node | None:
+    """The argument that says which module a call loads; nothing of every other call."""
+    function = node.child_by_field_name("function")
+    if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER:
+        return None
+    name = text_of(function)
+    return next(iter(arguments_of(node)), None) if aliases.get(name, name) in LOADS else None
+
+
+def add_aliases(node: Node, aliases: dict[str, str]) -> None:
+    """Add the names that an import brings in, with what they stand for: `from os import system as s`."""
+    module = node.child_by_field_name("module_name")
+    prefix = f"{text_of(module)}." if module is not None else ""
+    for child in node.named_children:
+        if child.type == "aliased_import":
+            target, alias = child.child_by_field_name("name"), child.child_by_field_name("alias")
+            if target is not None and alias is not None:
+                aliases[text_of(alias)] = prefix + text_of(target)
+        elif prefix and child.type == "dotted_name" and child != module:
+            aliases[text_of(child)] = prefix + text_of(child)

@@ -1,0 +1,150 @@
+"""Calls that are told by learned weights: what is weighed, that it is bounded, and that it only holds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from benchmarks.calls.__main__ import Example, as_weights, pairs_of, rows_of, scored, writers
+from benchmarks.learning import learn
+
+from aegis.detect.facts import FactSubject, ReadLimits
+from aegis.detect.gather import gather
+from aegis.detect.likely import (
+    MOST_VALUES,
+    CallScorer,
+    CallWeights,
+    features_of,
+    read_weights,
+    shipped,
+    tokens_of,
+    values_of,
+    weight_of,
+    weights_path,
+)
+from aegis.errors import ConfigError
+
+_WEIGHTS = CallWeights(
+    about="x",
+    least=1.0,
+    start=-0.5,
+    tools={"topic": 10, "delete": 40},
+    values={"n0": 30, "true": -20},
+    members={"retention": {"n0": 120}, "force": {"true": 90}},
+)
+
+
+def _likely(tool: str, arguments: dict[str, Any]) -> bool:
+    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
+    return any(signal.fact == "call.likely" for signal in facts.signals)
+
+
+def test_a_call_scores_what_its_features_add() -> None:
+    tool, arguments = "deleteTopic", {"retention_days": 0, "force": True, "names": ["a", "a"]}
+    weights = _WEIGHTS
+    expected = 0
+    features = features_of(tool, arguments)
+    for kind, word, token in features:
+        if kind == "members":
+            expected += weights.members.get(word, {}).get(token, 0)
+        else:
+            expected += (weights.tools if kind == "tools" else weights.values).get(word, 0)
+    score, named, strongest = CallScorer(weights).score(tool, arguments)
+    assert score == pytest.approx(weights.start + expected / 100 * weight_of(len(features)))
+    assert named == pytest.approx(2.1 * weight_of(len(features)))
+    assert strongest is not None
+    assert strongest.pointer == "/retention_days"
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        (True, ("true",)),
+        (0, ("n0",)),
+        (-1, ("negative",)),
+        (3_650, ("thousand",)),
+        (0.5, ("part",)),
+        (None, ("nothing",)),
+        ("", ("empty",)),
+        ("1000", ("thousand", "written")),
+        ("10.0.0.0/8", ("network", "/8")),
+        ("public-read", ("public", "read", "=publicread")),
+        ("*", ("*",)),
+        ("/", ("/",)),
+        ("s3://x/*", ("s3", "x", "has*", "url", "=s3x")),
+        ("--all", ("option",)),
+        ({}, ("{}",)),
+        ("a word " * 40, ()),
+    ],
+)
+def test_values_are_told_by_their_kind_and_words(value: object, tokens: tuple[str, ...]) -> None:
+    assert tokens_of(value) == tokens
+
+
+@pytest.mark.claim("DET-95")
+@pytest.mark.parametrize(
+    ("tool", "bad", "good"),
+    [
+        (
+            "grant_topic_access",
+            {"topic": "*", "principal": "User:*", "operation": "All"},
+            {"topic": "orders", "principal": "User:orders", "operation": "Read"},
+        ),
+        (
+            "set_retention",
+            {"dataset": "audit-events", "retentionDays": 0, "force": True},
+            {"dataset": "page-views", "retentionDays": 90},
+        ),
+    ],
+)
+def test_what_no_rule_knows_is_told_by_what_was_learned(tool: str, bad: dict[str, Any], good: dict[str, Any]) -> None:
+    assert _likely(tool, bad)
+    assert not _likely(tool, good)
+
+
+def test_numbers_and_empty_values_alone_say_nothing() -> None:
+    assert not _likely("numbers", {"big": 9_007_199_254_740_993, "exponent": 1e21, "small": -0.0})
+    assert not _likely("empty", {"list": [], "none": None, "object": {}, "text": ""})
+
+
+def test_texts_that_are_run_or_edited_are_read_by_others() -> None:
+    assert not _likely("run_command", {"command": "x", "force": True, "all": True, "retention": 0})
+    assert not _likely("edit_text", {"lines": "22:22", "replacement": "", "force": True, "all": "*"})
+
+
+def test_work_is_bounded_for_any_call() -> None:
+    deep: Any = "x"
+    for _ in range(500):
+        deep = {"a": deep}
+    wide = {f"k{at}": [str(inner) for inner in range(1_000)] for at in range(1_000)}
+    for arguments in ({"a": deep}, wide, {"a": [[[wide]]]}, {"x": "y" * 1_000_000}):
+        assert len(list(values_of(arguments))) <= MOST_VALUES + 1
+        assert math.isfinite(shipped().score("delete_all", arguments).total)
+    assert len(features_of("delete_all", wide)) < 10_000
+
+
+def test_weights_that_cannot_be_read_are_an_error() -> None:
+    with pytest.raises(ConfigError):
+        read_weights(b'{"about": 1}')
+
+
+def test_weights_that_ship_are_those_of_the_texts() -> None:
+    weights = read_weights(weights_path().read_bytes())
+    texts = writers()
+    examples = [one for several in texts.values() for one in several]
+    bad, good = scored(examples, weights)
+    assert len(bad) > 4_000
+    assert sum(bad) > 0.7 * len(bad)
+    assert sum(good) < 0.01 * len(good)
+
+
+def test_pairs_teach_what_tells_them_apart() -> None:
+    examples = [
+        Example(tool=f"tool{at}", bad={"retention": 0, "name": f"a{at}"}, good={"retention": 90, "name": f"a{at}"})
+        for at in range(12)
+    ]
+    weights = as_weights(learn(rows_of(pairs_of(examples)), 2, 1 / 3))
+    assert weights.members["retention"]["n0"] > 0 > weights.members["retention"]["ten"]
+    scorer = CallScorer(weights)
+    assert scorer.score("other", {"retention": 0}).total > scorer.score("other", {"retention": 90}).total
