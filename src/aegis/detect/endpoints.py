@@ -47,8 +47,8 @@ _OF_STATEMENT: Final = frozenset({
 
 
 def is_refusal(value: Mapping[str, Any]) -> bool:
-    """Whether an object is a statement of a policy that refuses under a condition, and nothing else."""
-    return value.get("Effect") == "Deny" and bool(value.get("Condition")) and value.keys() <= _OF_STATEMENT
+    """Whether an object is a statement of a policy that refuses something, and nothing else."""
+    return value.get("Effect") == "Deny" and value.keys() <= _OF_STATEMENT
 
 
 _MOST_FIELDS: Final = 16  # of a condition

@@ -111,9 +111,13 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
 def _asked_of(arguments: Mapping[str, Any]) -> str:
     """The last words of the address that a request goes to, which say what it is about as the name of a tool does."""
     url = next((value for name in _ADDRESSES if isinstance(value := arguments.get(name), str)), "")
-    return f" {url.partition('?')[0].rstrip('/').rpartition('/')[2][:_LONGEST_DEED]}"
+    rest, _, last = url.partition("?")[0].rstrip("/").rpartition("/")
+    if last.startswith(_UNKNOWN):  # one of what the part before it names
+        last = f"{rest.rpartition('/')[2]} {last}"
+    return f" {last[:_LONGEST_DEED]}"
 
 
+_UNKNOWN: Final = "VALUE"  # stands in an address for what a program puts there
 _ADDRESSES: Final = ("url", "uri", "endpoint", "path")
 
 
@@ -151,7 +155,7 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     """What a tool that deletes deletes: named by one of its arguments, or selected by one that selects all."""
     words = words_of(tool)
     known = words_of_resources()
-    resource = next((known[word] for word in reversed(words) if word in known), None)
+    resource = next((known[word] for word in reversed(_behind_verb(words)) if word in known), None)
     members = {plain(str(name)): (str(name), value) for name, value in arguments.items()}
     kind = next((members[name][1] for name in _KINDS if name in members), None)
     if resource is None and isinstance(kind, str):  # `kubectl_delete` of a namespace: the kind is an argument
@@ -184,6 +188,17 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
             return
     if "prune" in words or members.get("all", ("", False))[1] in (True, "true"):  # whatever there is of it
         yield Told("", ResourceEffect("delete", resource, "many", (), "", tool))
+
+
+def _behind_verb(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words that say what is deleted: those behind the verb, if there are any."""
+    at = next((at for at in range(len(words) - 1, -1, -1) if words[at] in _DELETES), len(words))
+    return tuple([word for word in words[at + 1 :] if word not in _REACHES]) or words
+
+
+_REACHES: Final = frozenset(
+    {"all", "many", "batch", "bulk", "by", "query", "one", "force", "forever", "permanently", "now"}
+)
 
 
 # What is made and thrown away again all day, where its name says so.

@@ -20,6 +20,8 @@ REFERENCES: Final = frozenset({
 LONGEST_REFERENCE: Final = 80
 _ALIASED: Final = frozenset({"identifier", "expression_list"})
 _BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
+_SUBSCRIPTS: Final = frozenset({"subscript", "subscript_expression", "element_reference"})
+_RUNS: Final = frozenset({"exec", "eval", "compile"})
 LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_module", "require", "import"})
 _LONGEST_LOADER: Final = 24
 
@@ -37,11 +39,26 @@ def alias_functions(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]
                 method = f"{canonical(text_of(parts.receiver))}.{text_of(right).strip(':')}"
                 aliases.setdefault(text_of(left), method)
                 continue
+        right = _picked(right)
         if right is not None and right.type in REFERENCES and right.end_byte - right.start_byte <= LONGEST_REFERENCE:
             head, dot, rest = canonical(text_of(right)).partition(".")
             name = text_of(left)
-            if dot or head in LOADS or head in aliases:
+            if dot or head in LOADS or head in _RUNS or head in aliases:
                 aliases.setdefault(name, f"{aliases.get(head, head)}{dot}{rest}")
+
+
+def _picked(node: Node | None) -> Node | None:
+    """What is picked out of an object that is written out by a key that is: `{"run": exec, "show": print}["run"]`."""
+    if node is None or node.type not in _SUBSCRIPTS or node.named_child_count != 2:
+        return node
+    held, key = node.named_children
+    if held.type not in ("dictionary", "object", "hash"):
+        return node
+    wanted = text_of(key).strip("'\"`:")
+    for pair in held.named_children:
+        if text_of(pair.child_by_field_name("key")).strip("'\"`:") == wanted:
+            return pair.child_by_field_name("value")
+    return node
 
 
 def alias_modules(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) -> None:

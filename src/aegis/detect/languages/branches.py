@@ -18,6 +18,7 @@ from aegis.detect.languages.bindings import BoundName, called_name, holds, item_
 from aegis.detect.languages.followed import HOLE, FollowedValue, unquoted
 from aegis.detect.languages.syntax import (
     CodeLanguage,
+    called,
     canonical,
     member_parts,
     root_of,
@@ -61,6 +62,8 @@ _SUBSCRIPTS: Final = frozenset({"subscript", "subscript_expression", "element_re
 _OBJECTS: Final = frozenset({"dictionary", "object", "hash"})
 _WRAPS: Final = frozenset({"parenthesized_expression", "parenthesized_statements", "expression_list", "argument"})
 _NOT: Final = frozenset({"not_operator", "unary", "unary_expression", "unary_op_expression", "prefix_unary_expression"})
+_CALLS: Final = frozenset({"call", "call_expression", "invocation_expression", "member_call_expression"})
+_IS_EMPTY: Final = frozenset({"isEmpty", "isBlank", "empty?", "IsNullOrEmpty"})
 _ALL: Final = frozenset({"and", "&&"})
 _ANY: Final = frozenset({"or", "||"})
 _SAME: Final = frozenset({"==", "===", "eq", "is"})
@@ -117,7 +120,11 @@ class Conditions:
             return None if inner is None else not inner
         if node.type in _JOINED and node.named_child_count == 2:
             return self._joined(node, given, depth)
-        other = self._stands_for(node, given)
+        parts = called(node) if node.type in _CALLS else None
+        if parts is not None and parts.name in _IS_EMPTY and parts.receiver is not None and not parts.arguments:
+            text = self.exact(parts.receiver, given)
+            return None if text is None else not text
+        other = self.stands_for(node, given)
         return None if other is None else self.of(other, given, depth + 1)
 
     def _told(self, node: Node) -> bool | None:
@@ -150,13 +157,13 @@ class Conditions:
         """The one text that an expression is, and surely."""
         while node.type in _WRAPS and node.named_child_count == 1:
             node = node.named_children[0]
-        if node.type in _NAMES and text_of(node) not in given and self._stands_for(node, given) is None:
+        if node.type in _NAMES and text_of(node) not in given and self.stands_for(node, given) is None:
             return None
         value = self._value(node)
         sure = len(value.texts) == 1 and not value.items and not value.members and HOLE not in value.texts[0]
         return value.texts[0] if sure else None
 
-    def _stands_for(self, node: Node, given: Mapping[str, FollowedValue]) -> Node | None:
+    def stands_for(self, node: Node, given: Mapping[str, FollowedValue]) -> Node | None:
         """The expression that a name, a member or an item surely is."""
         if node.type in _NAMES:
             return None if text_of(node) in given else self._only(text_of(node), node)

@@ -40,7 +40,7 @@ from aegis.detect.languages.syntax import (
     arguments_of,
     called,
     canonical,
-    names_in,
+    code_words,
     text_of,
 )
 
@@ -137,11 +137,11 @@ class ProgramNames:
             if value is not None and name_node is not None and value.type in _OBJECTS:
                 self._take_items(text_of(name_node)[:LONGEST_REFERENCE], value)
             if value is not None and name_node is not None and value.type in _WRITTEN:
-                self.told.update(names_in(text_of(name_node)[:LONGEST_REFERENCE]))
+                self.told.update(code_words(text_of(name_node)[:LONGEST_REFERENCE]))
             if value is not None and value.type in _TEXTS and name_node is not None:
                 self._told[text_of(name_node)[:LONGEST_REFERENCE]] = unquoted(text_of(value))
         for node in self.functions.values():
-            self.told.update(names_in(text_of(node.child_by_field_name("parameters"))[:_LONGEST_PARAMETERS]))
+            self.told.update(code_words(text_of(node.child_by_field_name("parameters"))[:_LONGEST_PARAMETERS]))
         self._instances = {
             text_of(left_of(node))
             for node in (nodes.get("assign", ()) if self._classes else ())
@@ -401,6 +401,10 @@ class ProgramNames:
                 if self._language == "php":  # what a constructor may promote to a member
                     member = f"$this.{parameter.lstrip('$')}"
                     names[member].append(BoundName(member, given, node, given=True))
+        if self._language == "ruby" and named and len(own_names := parameters(own)) > len(plain):
+            taker, every = own_names[-1], node.child_by_field_name("arguments")
+            if taker.rstrip(":") not in named and every is not None and not plain:
+                names[taker].append(BoundName(taker, every, node, given=True, inside=inside))
         for at, pattern in patterns(own):  # `({root, name}) => ...`
             for part in parts_of(pattern) if at < len(plain) else ():
                 name = name_of(part.node)

@@ -11,7 +11,7 @@ from aegis.detect.languages.branches import is_outside
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.made import CallResults
 from aegis.detect.languages.names import ProgramNames
-from aegis.detect.languages.syntax import CodeLanguage, names_in, text_of
+from aegis.detect.languages.syntax import CodeLanguage, code_words, text_of
 from aegis.detect.languages.values import NameScope
 
 MOST_CALLS: Final = 2_000  # of one text that are looked at
@@ -48,7 +48,7 @@ def _may_be_known(branch: Node, nodes: Mapping[str, Sequence[Node]], names: Prog
     """Whether a condition holds a value that is written out, or a name that is given one: most hold neither."""
     condition = next((found for field in _CONDITIONS if (found := branch.child_by_field_name(field)) is not None), None)
     written = text_of(condition)[:_LONGEST]
-    words = set(names_in(written))
+    words = set(code_words(written))
     return written.lstrip("( ")[:1] in _QUOTES or not words.isdisjoint(names.told) or not words.isdisjoint(_WRITTEN)
 
 

@@ -33,6 +33,7 @@ from aegis.detect.languages.syntax import (
 )
 from aegis.detect.languages.values import NameScope
 from aegis.detect.shell.catalogue import builtin_programs
+from aegis.detect.tool_words import is_throwaway
 
 SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
 FETCHES: Final = Lazy(
@@ -65,10 +66,34 @@ _MOST_OWNED: Final = 8  # members of a name that are looked at
 
 
 def is_grave(statement: str, text: Callable[[], str]) -> bool:
-    """Whether a statement of a program is worth a parser: nearly all that programs ask databases are not."""
+    """Whether a statement of a program is worth a parser: nearly all that programs ask databases are not.
+
+    What is only in memory is lost with the program, where it connects to nothing else.
+    """
     if _GRAVE_STATEMENT.search(statement) is not None:
-        return True
+        return not _is_spared(statement, text())
     return _GRAVE_ON_SERVER.search(statement) is not None and _ASKS_SERVER.search(text()) is not None
+
+
+def _is_spared(statement: str, text: str) -> bool:
+    """Whether what a statement takes away is only in memory, or near by and made to be thrown away."""
+    if _IN_MEMORY.search(text) is not None and _CONNECTS.search(text) is None:
+        return True
+    dropped = _DROPS.match(statement)
+    hosts = {match.group(1).lower() for match in _HOSTS.finditer(text)} if dropped is not None else set()
+    return dropped is not None and bool(hosts) and hosts <= _NEAR_BY and is_throwaway(dropped.group(1))
+
+
+_DROPS: Final = Lazy(
+    r"(?i)^\s*drop\s+(?:database|schema|table)\s+(?:if\s+exists\s+)?[\"'`]?([\w-]{1,63})[\"'`]?\s*(?:cascade)?;?\s*$"
+)
+_HOSTS: Final = Lazy(r"(?i)(?:\bhost(?:name)?[\"']?\s*(?:=>?|:)\s*[\"']?|://(?:[^\s/@\"']{1,80}@)?)([\w.-]{1,100})")
+_NEAR_BY: Final = frozenset({"localhost", "127.0.0.1"})
+_IN_MEMORY: Final = Lazy(r"(?i)['\"](?:(?:sqlite|file):)?:memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
+_CONNECTS: Final = Lazy(
+    r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|"
+    r"\.(?:db|sqlite3?)['\"]"
+)
 
 
 def squashed(name: str) -> str:
@@ -311,8 +336,7 @@ def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
     """Whether a condition selects everything: an object without members, or one whose members narrow nothing."""
     if place >= len(arguments):
         return False
-    bound = scope.bounds_of(text_of(arguments[place]))
-    node = bound[0].value if len(bound) == 1 and not bound[0].each else arguments[place]
+    node = scope.stands_for(arguments[place])
     if node.type in ("object", "dictionary", "hash") and not node.named_child_count:
         return True
     made = called(node) if node.type in ("object_creation_expression", "new_expression") else None

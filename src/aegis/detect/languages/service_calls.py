@@ -175,6 +175,11 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
 
 
 SENDS: Final = frozenset({"send", "public_send", "__send__"})  # of Ruby, whose names say nothing of what is called
+# What chooses rows by conditions: their members are no settings.
+_CHOOSES: Final = frozenset({
+    "where", "filter", "filter_by", "exclude", "find_by", "find", "find_one", "findone", "findmany", "findfirst",
+    "findall", "findunique", "count", "exists", "having", "reject",
+})  # fmt: skip
 _MOST_SITES: Final = 8  # places where one function of the text is called
 _FAR: Final = 24  # nodes around a call in which the function is looked for that it stands in
 _MOST_TRIED: Final = 96  # calls of one text that are read
@@ -327,11 +332,16 @@ class ServiceCalls:
                     yield ResourceEffect("send", reached, "one", (made.url,), "", made.url)
                 if made.method == "DELETE" and made.url.rpartition("/")[2].startswith("VALUE"):
                     yield from swept_by_request(called(node), node, made.url, self._scope())
-        if last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope):
+        if (
+            last not in SENDS
+            and last not in _CHOOSES
+            and (speaks(name) or self._tells)
+            and _is_named(node, self._scope)
+        ):
             call = asked_call(called(node), node, self._scope)
             if call is not None:
-                for told in structured_effects(call.tool, call.arguments, call.text, to_files=False):
-                    yield told.effect
+                for shown in structured_effects(call.tool, call.arguments, call.text, to_files=False):
+                    yield shown.effect
 
     def _git(self, parts: Called) -> str:
         """A command of Git that a library calls by its name: `repo.git.push("--force", "origin", "main")`."""

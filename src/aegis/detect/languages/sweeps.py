@@ -88,7 +88,7 @@ _LISTED: Final = Lazy(
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
     r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
     r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
-    r"repositories|repos|zones|domains|vaults|tables)(?:\(\))?(?:\.(?:all|each)\b(?:\(\))?)?$"
+    r"repositories|repos|zones|domains|vaults|tables)(?:\(\))?(?:\.(?:all|each|pages)\b(?:\(\))?)?$"
 )
 # What picks some of it, what picks all that is worth something, and what is made to be ended.
 _ALL_OF_USE: Final = Lazy(
@@ -124,6 +124,9 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     """
     kind = _ENDED.search(parts.name)
     name = names[0] if names else ""
+    audited = _of_audit(parts, scope) if kind is not None and kind.group("deletes") is not None else ""
+    if audited:
+        yield ResourceEffect("delete", "log", "many", (parts.name,), "", audited[:_SHOWN])
     if (
         (parts.receiver is None and name != "dbremovetable")
         or (kind is None and _UNDONE.search(name) is None)
@@ -144,12 +147,25 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
 
 def swept_by_request(parts: Called, node: Node, url: str, scope: NameScope) -> Iterator[ResourceEffect]:
     """What a request for the deletion of one thing ends that is made for each of all that a service lists."""
-    listed = next(_listed(parts, scope), "")
+    listed = next(_listed(parts, scope, _ANSWERED), "")
     if listed and _SMALL_THINGS.search(url) is None and not is_conditional(node):
         yield ResourceEffect("delete", "cloud-resource", "all", (url[:_SHOWN],), "", listed[:_SHOWN])
 
 
-def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
+_AUDIT: Final = Lazy(r"(?i)\baudit_?(?:event|log|entr(?:y|ies)|record|trail)s?\b")
+
+
+def _of_audit(parts: Called, scope: NameScope) -> str:
+    """What rows of an audit a call deletes, as they are asked for: `session.query(AuditEvent).filter(...).delete()`."""
+    owner = text_of(parts.receiver)[:LONGEST_CHAIN]
+    asked = (text_of(one.value)[:LONGEST_CHAIN] for name in names_in([owner])[:2] for one in scope.bounds_of(name)[:1])
+    return next((text for text in (owner, *asked) if _AUDIT.search(text) is not None), "")
+
+
+_ANSWERED: Final = Lazy(r"\.json\(|\.data\b|json\.loads|JSON\.parse|json_decode")  # the answer to a request
+
+
+def _listed(parts: Called, scope: NameScope, also: Lazy | None = None) -> Iterator[str]:
     """The calls that list what the argument or the owner of a call is an item of, with nothing that picks some."""
     texts = [text_of(one)[:LONGEST_CHAIN] for one in (parts.receiver, *parts.arguments[:MOST_NAMES])]
     for item in names_in(texts):
@@ -160,7 +176,8 @@ def _listed(parts: Called, scope: NameScope) -> Iterator[str]:
                 plain = (
                     _IN_TIME.sub("", plain) if "efund" in parts.name or "efund" in text_of(parts.receiver) else plain
                 )
-                if _LISTED.search(plain) and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
+                lists = _LISTED.search(plain) or (also is not None and also.search(plain))
+                if lists and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
                     yield text
 
 

@@ -302,7 +302,7 @@ FILLED: Final = frozenset({
 _APART: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~\t\n\r", " "))
 
 
-def names_in(text: str) -> list[str]:
+def code_words(text: str) -> list[str]:
     """The names and words of a piece of code."""
     return text.translate(_APART).split()
 

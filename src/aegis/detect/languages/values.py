@@ -124,6 +124,13 @@ class NameScope:
         """From where to where a text is never reached, by those of its choices whose condition is known."""
         return unreached(branches, self._conditions, self._given)
 
+    def stands_for(self, node: Node) -> Node:
+        """The expression that a name or a member surely is; itself for every other."""
+        bound = self.bounds_of(text_of(node))
+        if len(bound) == 1 and not bound[0].each:
+            return bound[0].value
+        return self._conditions.stands_for(node, self._given) or node
+
     def reached(self, nodes: Sequence[Node], branches: Sequence[Node]) -> Sequence[Node]:
         """Those of some nodes that are reached with what names stand for; all where none would be."""
         spans = self.unreached(branches) if branches and len(nodes) > 1 else []
@@ -198,6 +205,8 @@ class NameScope:
             last = node.named_children[-1]
             if last.type == "initializer_expression":  # behind the type of its items
                 return self.value(last, depth)
+        if kind == "argument_list" and node.named_child_count and node.named_children[0].type == "pair":  # of Ruby
+            return self._object(node, depth)
         if kind in _LISTS and any(
             child.type in _PAIRS and child.named_child_count == 2 for child in node.named_children[:1]
         ):
@@ -228,7 +237,7 @@ class NameScope:
             return self._item(node, depth)
         if kind in _CHOICES:
             parts = [self.value(child, depth) for child in self._chosen(node)]
-            return union(part for part in parts if part.known or part.items)
+            return union(part for part in parts if part.known or part.items or part.members)
         if kind.startswith(("unary", "prefix_unary")) and NUMBER.search(text_of(node)):
             return FollowedValue((text_of(node),))
         if kind == "unary" and text_of(node)[:1] == "+":  # of Ruby: the text, to be changed
