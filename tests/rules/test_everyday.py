@@ -161,6 +161,8 @@ def test_there_are_four_hundred_and_few_are_blocked_or_held_where_they_should_pa
         ("get", {"value": "x; reboot #3"}, "block"),
         ("Bash", {"command": "kubectl delete pvc --all --dry-run=none"}, "hold"),
         ("PowerShell", {"command": "robocopy C:\\empty E:\\Shares /MIR"}, "hold"),
+        ("Bash", {"command": "DATABASE_URL=postgres://db.prod/shop RAILS_ENV=test rails db:drop"}, "hold"),
+        ("Bash", {"command": "sqlite3 /tmp/../srv/shop.db 'DROP TABLE orders'"}, "hold"),
         ("excel_write", {"cell": "A1", "formula": "=cmd|'/c calc.exe'!A0"}, "block"),
         (
             "edit_file",

@@ -8,7 +8,7 @@ from typing import Final
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import LAMBDAS, called_name, left_of, parameters, right_of
+from aegis.detect.languages.bindings import LAMBDAS, called_name, left_of, member_of, parameters, right_of
 from aegis.detect.languages.syntax import arguments_of, called, canonical, text_of
 
 REQUIRED: Final = Lazy(
@@ -52,13 +52,7 @@ def _picked(node: Node | None) -> Node | None:
     if node is None or node.type not in _SUBSCRIPTS or node.named_child_count != 2:
         return node
     held, key = node.named_children
-    if held.type not in ("dictionary", "object", "hash"):
-        return node
-    wanted = text_of(key).strip("'\"`:")
-    for pair in held.named_children:
-        if text_of(pair.child_by_field_name("key")).strip("'\"`:") == wanted:
-            return pair.child_by_field_name("value")
-    return node
+    return member_of(held, text_of(key).strip("'\"`:")) or node
 
 
 def alias_modules(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) -> None:

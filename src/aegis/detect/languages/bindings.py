@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.followed import WITHIN, FollowedValue
-from aegis.detect.languages.syntax import called, canonical, text_of
+from aegis.detect.languages.syntax import called, canonical, text_of, unwrapped
 
 
 class BoundName(NamedTuple):
@@ -427,6 +427,22 @@ def members_of(declared: Node) -> list[str]:
             listed = one.named_children[0].named_children
             return [text_of(each) for member in listed for each in member.children_by_field_name("name")]
     return []
+
+
+_OBJECTS: Final = frozenset({"dictionary", "object", "hash"})
+
+
+def member_of(held: Node, name: str) -> Node | None:
+    """What an object that is written out holds under a name."""
+    if held.type == "composite_literal":  # of Go
+        body = held.child_by_field_name("body")
+        pairs = [unwrapped(one) for one in (() if body is None else body.named_children)]
+        told = [one.named_children for one in pairs if one.type == "keyed_element" and one.named_child_count == 2]
+        return next((unwrapped(value) for key, value in told if text_of(key) == name), None)
+    for pair in held.named_children if held.type in _OBJECTS else ():
+        if text_of(pair.child_by_field_name("key")).strip("'\"`:") == name:
+            return pair.child_by_field_name("value")
+    return None
 
 
 # Calls and assignments by their sides

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import BoundName, called_name, holds, item_name
+from aegis.detect.languages.bindings import BoundName, called_name, holds, item_name, member_of
 from aegis.detect.languages.followed import HOLE, FollowedValue, unquoted
 from aegis.detect.languages.syntax import (
     CodeLanguage,
@@ -24,7 +24,6 @@ from aegis.detect.languages.syntax import (
     root_of,
     sign_between,
     text_of,
-    unwrapped,
 )
 
 CHOOSES: Final = frozenset({
@@ -59,7 +58,6 @@ _MEMBERS: Final = frozenset({
     "class_constant_access_expression",
 })  # fmt: skip
 _SUBSCRIPTS: Final = frozenset({"subscript", "subscript_expression", "element_reference", "element_access_expression"})
-_OBJECTS: Final = frozenset({"dictionary", "object", "hash"})
 _WRAPS: Final = frozenset({"parenthesized_expression", "parenthesized_statements", "expression_list", "argument"})
 _NOT: Final = frozenset({"not_operator", "unary", "unary_expression", "unary_op_expression", "prefix_unary_expression"})
 _CALLS: Final = frozenset({"call", "call_expression", "invocation_expression", "member_call_expression"})
@@ -108,8 +106,7 @@ class Conditions:
 
     def of(self, node: Node, given: Mapping[str, FollowedValue], depth: int = 0) -> bool | None:
         """Whether a condition is met; `None` where that is not known. `given` are names that a call gives values."""
-        while node.type in _WRAPS and node.named_child_count == 1:
-            node = node.named_children[0]
+        node = _inner(node)
         if depth > _DEEPEST or node.end_byte - node.start_byte > _LONGEST_CONDITION:
             return None
         told = self._told(node)
@@ -155,8 +152,7 @@ class Conditions:
 
     def exact(self, node: Node, given: Mapping[str, FollowedValue]) -> str | None:
         """The one text that an expression is, and surely."""
-        while node.type in _WRAPS and node.named_child_count == 1:
-            node = node.named_children[0]
+        node = _inner(node)
         if node.type in _NAMES and text_of(node) not in given and self.stands_for(node, given) is None:
             return None
         value = self._value(node)
@@ -184,7 +180,7 @@ class Conditions:
         name = text_of(key).strip("'\"`:")
         if self._bounds(f"{text_of(owner)}[{name}]") or self._bounds(f"{text_of(owner)}.{name}"):
             return None
-        return _member(held, name)
+        return member_of(held, name)
 
     def _only(self, name: str, use: Node) -> Node | None:
         """The value that a name gets in the one place of the text where it gets any."""
@@ -192,7 +188,7 @@ class Conditions:
         if not several or any(one.each or one.adds or (one.part and not one.given) for one in several):
             return None
         first = several[0]
-        value = _member(first.value, first.part) if first.part else first.value
+        value = member_of(first.value, first.part) if first.part else first.value
         last = name.rpartition(".")[2].lstrip("$@&")
         text = self._whole(use)
         if all(one.given for one in several):  # a parameter: each call gives the same
@@ -210,17 +206,11 @@ class Conditions:
         return self._text
 
 
-def _member(held: Node, name: str) -> Node | None:
-    """What an object that is written out holds under a name."""
-    if held.type == "composite_literal":  # of Go
-        body = held.child_by_field_name("body")
-        pairs = [unwrapped(one) for one in (() if body is None else body.named_children)]
-        told = [one.named_children for one in pairs if one.type == "keyed_element" and one.named_child_count == 2]
-        return next((unwrapped(value) for key, value in told if text_of(key) == name), None)
-    for pair in held.named_children if held.type in _OBJECTS else ():
-        if text_of(pair.child_by_field_name("key")).strip("'\"`:") == name:
-            return pair.child_by_field_name("value")
-    return None
+def _inner(node: Node) -> Node:
+    """A node without the brackets around it."""
+    while node.type in _WRAPS and node.named_child_count == 1:
+        node = node.named_children[0]
+    return node
 
 
 def _times(pattern: str, text: str) -> int:

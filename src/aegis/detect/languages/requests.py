@@ -91,7 +91,7 @@ _HOSTS: Final = Lazy(r"(?i)(?:\bhost(?:name)?[\"']?\s*(?:=>?|:)\s*[\"']?|://(?:[
 _NEAR_BY: Final = frozenset({"localhost", "127.0.0.1"})
 _IN_MEMORY: Final = Lazy(r"(?i)['\"](?:(?:sqlite|file):)?:memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
 _CONNECTS: Final = Lazy(
-    r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|"
+    r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|\b(?:environ|getenv)\b|process\.env|\bENV\[|"
     r"\.(?:db|sqlite3?)['\"]"
 )
 

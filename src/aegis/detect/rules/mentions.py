@@ -278,13 +278,13 @@ def ordered(text: str, start: int, end: int) -> bool:
     return _ON_REQUEST.search(text[:start]) is None
 
 
-_SEARCHED: Final = Lazy(r"(?i)\b(?:select-string|sls|findstr)\b[^|;\n]{0,160}(['\"])[^'\"\n]*$")
+_SEARCHED: Final = Lazy(r"(?i)\b(?:select-string|sls|findstr)\b[^|;\n]{0,160}(['\"])[^'\"\n$`]*$")
 
 
 def run(text: str, start: int, end: int) -> bool:
-    """Whether what is found is run: not where it is the quoted pattern of a search."""
+    """Whether what is found is run: not where it is the quoted pattern of a search, in which nothing is worked out."""
     sought = _SEARCHED.search(text[:start])
-    return sought is None or sought.group(1) in text[start:end]
+    return sought is None or sought.group(1) in text[start:end] or "$(" in text[start:end]
 
 
 _NUMBERED: Final = Lazy(r"^;\s*exec\s+#\d+\s*\z")

@@ -111,10 +111,13 @@ def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
 
 
 def _is_of_tests(command: Command) -> bool:
-    """Whether a command works on the database that tests are run with: `RAILS_ENV=test rails db:drop`."""
+    """Whether a command works on the database that tests are run with: `RAILS_ENV=test rails db:drop`.
+
+    Not where it is told an address beside that: whose database is there nothing says.
+    """
     given = [*command.variables, *((name, value) for name, _, value in (word.partition("=") for word in command.args))]
     named = [value.lower() for name, value in given if name.upper() in _ENVIRONMENTS]
-    return bool(named) and _TESTS.issuperset(named)
+    return bool(named) and _TESTS.issuperset(named) and not any("://" in value for _, value in given)
 
 
 _ENVIRONMENTS: Final = frozenset(

@@ -85,7 +85,7 @@ def statements(command: Command) -> list[str]:
         return [one for one in told if not is_spared(command, one)]
     if command.name == "sqlite3":
         plain = [arg for arg in command.args if not arg.startswith("-")]
-        scratch = bool(plain) and (plain[0] == ":memory:" or plain[0].startswith("/tmp/"))  # noqa: S108 - a place
+        scratch = bool(plain) and (plain[0] == ":memory:" or (plain[0].startswith("/tmp/") and ".." not in plain[0]))  # noqa: S108 - a place
         return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") and not scratch else []
     return []
 
