@@ -19,6 +19,7 @@ import re2
 import yaml
 
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import shipped_folder
 from aegis.errors import InvalidCall
 
 Variant = Literal["template", "bare", "value", "encoded", "field"]
@@ -206,11 +207,7 @@ def _deeds() -> Mapping[str, Any]:
 
 def data_folder() -> Path:
     """The folder of the bench's own suites, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "_data" / "bench", package.parent.parent / "data" / "bench"):
-        if folder.is_dir():
-            return folder
-    raise InvalidCall("this installation lacks the suites of the bench")
+    return shipped_folder("data/bench")
 
 
 def deed_of(name: str, arguments: Mapping[str, Any] | tuple[str, ...] = ()) -> str:

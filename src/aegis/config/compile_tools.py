@@ -21,6 +21,7 @@ from aegis.core.approval import ApprovalPolicy, ApprovalRules, Notifier
 from aegis.core.json import tokens
 from aegis.core.names import Selector, SelectorMap, split_selector
 from aegis.core.outcome import EFFECTS, Outcome, risk_of
+from aegis.core.shipped import shipped_folder
 from aegis.core.text import TextRole
 from aegis.detect.roles import schema_roles
 from aegis.errors import ConfigError, Problem
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import yaml
@@ -78,7 +78,7 @@ class HostFile(Section):
 
 @cache
 def host_tools() -> Mapping[str, tuple[HostTool, ...]]:
-    """The tools of all known hosts by their names, which some hosts share; `FileNotFoundError` where there are none."""
+    """The tools of all known hosts by their names, which some hosts share; `ConfigError` where there are none."""
     found: dict[str, tuple[HostTool, ...]] = {}
     for file in host_files():
         for tool in file.tools:
@@ -94,14 +94,10 @@ def host_tools() -> Mapping[str, tuple[HostTool, ...]]:
 
 def host_files() -> list[HostFile]:
     """Every file of `data/hosts`, checked."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_data" / "hosts", package.parent.parent / "data" / "hosts"):
-        if folder.is_dir():
-            return [
-                HostFile.model_validate(yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader))
-                for path in sorted(folder.glob("*.yaml"))
-            ]
-    raise FileNotFoundError("the tools of hosts are missing from this installation")
+    return [
+        HostFile.model_validate(yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader))
+        for path in sorted(shipped_folder("data/hosts").glob("*.yaml"))
+    ]
 
 
 # The schemas of tools and policies, compiled into the schema guard.

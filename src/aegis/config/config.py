@@ -26,6 +26,7 @@ from aegis.config.document import (
     read,
 )
 from aegis.config.settings import PROFILES, Settings
+from aegis.core.shipped import shipped_folder
 from aegis.errors import ConfigError, Problem
 
 # The packaged profiles: ordinary configuration files that a user's own file is laid over.
@@ -33,11 +34,7 @@ from aegis.errors import ConfigError, Problem
 
 def policies_folder() -> Path:
     """The folder of ready-made configurations, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parent.parent
-    for folder in (package / "_data" / "policies", package.parent.parent / "policies"):
-        if folder.is_dir():
-            return folder
-    raise ConfigError((Problem(message="this installation lacks its packaged profiles"),))
+    return shipped_folder("policies")
 
 
 @cache

@@ -19,6 +19,7 @@ import msgspec
 
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import shipped_folder
 from aegis.errors import ConfigError, Problem
 
 MOST_VALUES: Final = 48  # of one call that are weighed
@@ -254,11 +255,7 @@ def read_weights(data: bytes) -> CallWeights:
 
 def weights_path() -> Path:
     """The file of the weights, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_data" / "likely", package.parent.parent / "data" / "likely"):
-        if folder.is_dir():
-            return folder / "calls.json"
-    raise ConfigError((Problem(message="the weights of calls are missing from this installation"),))
+    return shipped_folder("data/likely") / "calls.json"
 
 
 @cache

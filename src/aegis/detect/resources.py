@@ -19,6 +19,7 @@ from aegis.core.addresses import read_address
 from aegis.core.effects import RESOURCES, Resource
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.hosts import is_metadata, read_target
 from aegis.detect.paths import KNOWN_SECRETS, LONGEST, is_secret_place, is_wild, matched, plain_path, spread
 from aegis.detect.quick import remembered
@@ -323,17 +324,13 @@ def builtin_resources() -> tuple[ResourceFile, ...]:
     """Return every file of resources that ships with Aegis; raise as `load_resources` does."""
     files = load_resources(resource_folder(), cache=default_cache_folder())
     if not files:  # without them every path would look harmless
-        raise FileNotFoundError("the built-in resources are missing from this installation")
+        raise missing("data/resources")
     return files
 
 
 def resource_folder() -> Path:
-    """Return the folder of the built-in resources; raise `FileNotFoundError` where the installation lacks them."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_data" / "resources", package.parent.parent / "data" / "resources"):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError("the built-in resources are missing from this installation")
+    """Return the folder of the built-in resources; raise `ConfigError` where the installation lacks them."""
+    return shipped_folder("data/resources")
 
 
 def load_resources(folder: Path, *, cache: Path | None = None) -> tuple[ResourceFile, ...]:

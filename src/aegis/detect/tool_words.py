@@ -13,6 +13,7 @@ import re2
 
 from aegis.core.effects import ResourceEffect, names_matched
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.quick import one_of
 from aegis.detect.roles import words_of
 from aegis.detect.rules.cache import default_cache_folder, load_files
@@ -268,17 +269,13 @@ def builtin_tools() -> tuple[ToolFile, ...]:
     """Every file of what tools do that ships with Aegis; raises as `load_tools` does."""
     files = load_tools(tool_folder(), cache=default_cache_folder())
     if not files:  # without them every call of an administrator's tool would look harmless
-        raise FileNotFoundError("the built-in words of tools are missing from this installation")
+        raise missing("data/tools")
     return files
 
 
 def tool_folder() -> Path:
-    """The folder of what tools do; raises `FileNotFoundError` where the installation lacks it."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_data" / "tools", package.parent.parent / "data" / "tools"):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError("the built-in words of tools are missing from this installation")
+    """The folder of what tools do; raises `ConfigError` where the installation lacks it."""
+    return shipped_folder("data/tools")
 
 
 def load_tools(folder: Path, *, cache: Path | None = None) -> tuple[ToolFile, ...]:

@@ -98,5 +98,5 @@ def test_analysers_ask_by_kind_member_and_option() -> None:
 
 def test_an_installation_without_programs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "program_folder", lambda: tmp_path)
-    with pytest.raises(FileNotFoundError, match="missing from this installation"):
+    with pytest.raises(ConfigError, match="missing from this installation"):
         catalogue.builtin_programs.__wrapped__()

@@ -40,7 +40,7 @@ _SUBJECTS: Final = ("value", "subject", "condition")
 _PATTERNS: Final = frozenset({"pattern", "constant_pattern", "case_pattern"})
 _LISTED: Final = frozenset({"expression_list", "match_condition_list"})
 _MOST_CASES: Final = 16
-_MOST_BRANCHES: Final = 200  # of one text that are asked
+MOST_BRANCHES: Final = 200  # of one text that are asked
 _DEEPEST: Final = 8  # names and conditions in one another
 _LONGEST_CONDITION: Final = 200  # characters
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
@@ -269,7 +269,7 @@ def unreached(
 ) -> list[tuple[int, int]]:
     """From where to where a text is never reached, by those of its choices whose condition is known."""
     found: list[tuple[int, int]] = []
-    for node, _ in zip(branches, range(_MOST_BRANCHES), strict=False):
+    for node, _ in zip(branches, range(MOST_BRANCHES), strict=False):
         if node.type in CHOOSES:
             found += _other_cases(node, conditions, given)
             continue

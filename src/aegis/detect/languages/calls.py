@@ -16,6 +16,7 @@ import msgspec
 
 from aegis.core.effects import EffectScope, Resource, Verb
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.languages.syntax import CodeLanguage
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
@@ -156,17 +157,13 @@ def builtin_calls() -> tuple[CallFile, ...]:
     """Return every file of calls that ships with Aegis; raise as `load_calls` does."""
     files = load_calls(call_folder(), cache=default_cache_folder())
     if not files:  # without them every program would look harmless
-        raise FileNotFoundError("the built-in calls are missing from this installation")
+        raise missing("data/calls")
     return files
 
 
 def call_folder() -> Path:
-    """Return the folder of the built-in calls; raise `FileNotFoundError` where the installation lacks them."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "calls", package.parent.parent / "data" / "calls"):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError("the built-in calls are missing from this installation")
+    """Return the folder of the built-in calls; raise `ConfigError` where the installation lacks them."""
+    return shipped_folder("data/calls")
 
 
 def load_calls(folder: Path, *, cache: Path | None = None) -> tuple[CallFile, ...]:

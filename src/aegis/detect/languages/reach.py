@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
-from aegis.detect.languages.branches import is_outside
+from aegis.detect.languages.branches import MOST_BRANCHES, is_outside
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.made import CallResults
 from aegis.detect.languages.names import ProgramNames
@@ -28,7 +28,7 @@ class Reached(NamedTuple):
 def reached(nodes: Mapping[str, Sequence[Node]], language: CodeLanguage, aliases: Mapping[str, str]) -> Reached:
     """What the grammar captured, without what stands where the program never comes."""
     names = ProgramNames(nodes, language, aliases, MOST_CALLS)
-    branches = [one for one in nodes.get("branch", ())[:_MOST_BRANCHES] if _may_be_known(one, nodes, names)]
+    branches = [one for one in nodes.get("branch", ())[:MOST_BRANCHES] if _may_be_known(one, nodes, names)]
     if not branches:
         return Reached(nodes, names)
     scope = scope_of(names, language)
@@ -52,7 +52,6 @@ def _may_be_known(branch: Node, nodes: Mapping[str, Sequence[Node]], names: Prog
     return written.lstrip("( ")[:1] in _QUOTES or not words.isdisjoint(names.told) or not words.isdisjoint(_WRITTEN)
 
 
-_MOST_BRANCHES: Final = 200
 _LONGEST: Final = 200  # characters of a condition
 _CONDITIONS: Final = ("condition", "value", "subject")
 _QUOTES: Final = frozenset("'\"`")

@@ -14,6 +14,7 @@ import yaml
 
 from aegis.core.effects import names_matched
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
+from aegis.core.shipped import shipped_folder
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
 from aegis.detect.rules.cache import load_cached, store_cached, written_as
 from aegis.detect.rules.checks import CHECKS, PLACE_CHECKS, SPAN_CHECKS, TEXT_CHECKS, WHOLE_CHECKS
@@ -80,12 +81,8 @@ def _bad(message: str, file: str, line: int) -> ConfigError:
 
 
 def builtin_folder() -> Path:
-    """The folder of the built-in rules; raises `FileNotFoundError` where the installation lacks them."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "rules", package.parent.parent / "rules"):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError("the built-in rules are missing from this installation")
+    """The folder of the built-in rules; raises `ConfigError` where the installation lacks them."""
+    return shipped_folder("rules")
 
 
 # Rules that were read and checked before, kept beside the compiled databases: reading them anew takes a third of a

@@ -21,6 +21,7 @@ import msgspec
 import re2
 
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import shipped_folder
 from aegis.detect.rules.order_words import pattern_of
 from aegis.detect.rules.orders import Span
 from aegis.errors import ConfigError, Problem
@@ -221,11 +222,7 @@ def read_weights(text: bytes) -> OrderWeights:
 
 def weights_path() -> Path:
     """The file of the weights, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "orders", package.parent.parent / "data" / "orders"):
-        if folder.is_dir():
-            return folder / "weights.json"
-    raise ConfigError((Problem(message="the weights of orders are missing from this installation"),))
+    return shipped_folder("data/orders") / "weights.json"
 
 
 @cache

@@ -17,6 +17,7 @@ import re2
 import yaml
 
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -70,15 +71,11 @@ def read_words(name: str, text: str) -> OrderWords:
 @cache
 def order_words() -> OrderWords:
     """The words that ship."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "orders", package.parent.parent / "data" / "orders"):
-        if folder.is_dir():
-            files = load_files(
-                folder, "order-words", Path(__file__), OrderWords, read_words, cache=default_cache_folder()
-            )
-            if len(files) == 1:
-                return files[0]
-    raise ConfigError((Problem(message="the words of orders are missing from this installation"),))
+    folder = shipped_folder("data/orders")
+    files = load_files(folder, "order-words", Path(__file__), OrderWords, read_words, cache=default_cache_folder())
+    if len(files) != 1:
+        raise missing("data/orders")
+    return files[0]
 
 
 _FIRST: Final = Lazy(r"^\(\?:([^()|]+)\|([^()|]+)\)")

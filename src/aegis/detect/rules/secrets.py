@@ -19,6 +19,7 @@ import msgspec
 import yaml
 
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -75,15 +76,11 @@ def read_words(name: str, text: str) -> SecretWords:
 @cache
 def secret_words() -> SecretWords:
     """The words that ship."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "secrets", package.parent.parent / "data" / "secrets"):
-        if folder.is_dir():
-            files = load_files(
-                folder, "secret-words", Path(__file__), SecretWords, read_words, cache=default_cache_folder()
-            )
-            if len(files) == 1:
-                return files[0]
-    raise ConfigError((Problem(message="the words of secrets are missing from this installation"),))
+    folder = shipped_folder("data/secrets")
+    files = load_files(folder, "secret-words", Path(__file__), SecretWords, read_words, cache=default_cache_folder())
+    if len(files) != 1:
+        raise missing("data/secrets")
+    return files[0]
 
 
 # Values.

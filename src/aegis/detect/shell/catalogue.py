@@ -17,6 +17,7 @@ import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
 from aegis.core.patterns import Lazy
+from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached, written_as
 from aegis.errors import ConfigError, Problem
 
@@ -318,11 +319,11 @@ def powershell_aliases() -> Mapping[str, str]:
 def builtin_programs() -> Mapping[str, KnownProgram]:
     """Return every program that Aegis knows, by its names.
 
-    Raises `ConfigError` where a file is wrong, and `FileNotFoundError` where the installation lacks them.
+    Raises `ConfigError` where a file is wrong or the installation lacks them.
     """
     programs = load(program_folder(), cache=default_cache_folder())
     if not programs:  # without them every command would look harmless
-        raise FileNotFoundError("the built-in programs are missing from this installation")
+        raise missing("data/programs")
     known: dict[str, KnownProgram] = {}
     for name, program in [(name, one) for one in programs for name in one.names]:
         other = known.get(name, KnownProgram(names=()))
@@ -337,12 +338,8 @@ def _only_does(program: KnownProgram) -> bool:
 
 
 def program_folder() -> Path:
-    """Return the folder of the built-in programs; raise `FileNotFoundError` where the installation lacks them."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_data" / "programs", package.parent.parent / "data" / "programs"):
-        if folder.is_dir():
-            return folder
-    raise FileNotFoundError("the built-in programs are missing from this installation")
+    """Return the folder of the built-in programs; raise `ConfigError` where the installation lacks them."""
+    return shipped_folder("data/programs")
 
 
 # Files into values

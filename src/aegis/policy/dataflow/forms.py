@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import yaml
 
 from aegis.core.patterns import Lazy
-from aegis.errors import ConfigError, Problem
+from aegis.core.shipped import shipped_folder
 
 _Form = TypeVar("_Form")
 
@@ -25,11 +25,7 @@ MAX_CHARS: Final = 65_536  # of one text that are looked at
 
 def tables_folder() -> Path:
     """The folder of the tables of data flow, inside the wheel or beside the source tree."""
-    package = Path(__file__).resolve().parent.parent.parent
-    for folder in (package / "_data" / "dataflow", package.parent.parent / "data" / "dataflow"):
-        if folder.is_dir():
-            return folder
-    raise ConfigError((Problem(message="this installation lacks the tables of data flow"),))
+    return shipped_folder("data/dataflow")
 
 
 def read_table(name: str) -> dict[str, Any]:
