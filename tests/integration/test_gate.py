@@ -264,6 +264,9 @@ PRINTED = (
     ("Bash", {"command": "npm test"}, Outcome.SANITIZE),  # what failing tests print is of the folder as well
     ("Bash", {"command": "npm start"}, Outcome.BLOCK),
     ("mail_shell", {"command": "cat CONTRIBUTING.md"}, Outcome.BLOCK),
+    ("read_file", {"absolute_path": "/work/portal/GEMINI.md"}, Outcome.SANITIZE),
+    ("read_file", {"target_file": "AGENTS.md", "should_read_entire_file": True}, Outcome.SANITIZE),
+    ("read_file", {"path": "inbox/letter.txt"}, Outcome.BLOCK),  # of no host that is known
 )
 
 

@@ -62,8 +62,11 @@ class _Tool(Section):
     name: str
     arguments: dict[str, _Use]
     """What the arguments are for, with the names of what stands inside of them."""
-    reads: Literal["workspace", ""] = ""
-    """Whether its results are what stands in the folder that the agent works in."""
+    reads: Literal["workspace", "file", ""] = ""
+    """Whether its results are what stands in the folder that the agent works in.
+
+    `file`: only where a call has the arguments of this tool, since others give tools of their own the same name.
+    """
 
 
 class HostFile(Section):
@@ -87,6 +90,7 @@ def host_tools() -> Mapping[str, tuple[HostTool, ...]]:
                 arguments=frozenset(tool.arguments),
                 roles={name: _ROLES[use] for name, use in tool.arguments.items() if use != "plain"},
                 reads_workspace=tool.reads == "workspace",
+                reads_file=tool.reads == "file",
             )
             found[tool.name] = (*found.get(tool.name, ()), known)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field
@@ -19,7 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
-from aegis.detect.languages.aliases import add_aliases
+from aegis.detect.languages.aliases import Assignment, CodeCall, add_aliases, assignment_of, call_of, result_of
 from aegis.detect.languages.calls import calls_of
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.followed import HOLE
@@ -38,11 +38,9 @@ from aegis.detect.languages.reach import reached
 from aegis.detect.languages.syntax import (
     LANGUAGES,
     CodeLanguage,
-    called,
     catches_errors,
     language_of,
     spelled,
-    text_of,
 )
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
@@ -58,27 +56,6 @@ MAX_CODE: Final = 16_384  # characters given to a parser
 _MOST_NODES: Final = 2_000  # calls and assignments of one text that are looked at
 _LONGER: Final = 2  # times as long as itself that a text may become; one character can stand for eighteen
 _UNITS: Final = 1  # of effort that a character of a call costs
-_LOADED: Final = Lazy(
-    r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
-)
-_ITEM: Final = Lazy(r"""\[['"`](\w{1,60})['"`]\]""")
-
-
-class CodeCall(NamedTuple):
-    """One call: the name of what is called, with aliases resolved; its arguments and all of it as text."""
-
-    name: str
-    arguments: str
-    text: str
-    order: int
-
-
-class Assignment(NamedTuple):
-    """A name that gets a value."""
-
-    name: str
-    value: str
-    order: int
 
 
 class Code(NamedTuple):
@@ -91,11 +68,10 @@ class Code(NamedTuple):
 
 
 def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
-    """The calls and assignments of at most `MAX_CODE` characters of code, and what they do, as far as `effort` goes.
+    """The calls and assignments of at most `MAX_CODE` characters of `spelled` code, and what they do.
 
     Calls stand inside calls, and each is read whole: what it costs is its own length.
     """
-    text = spelled(text, language)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", unpiled(text))  # as Python reads names (PEP 3131)
         if len(text) > MAX_CODE * _LONGER:
@@ -112,13 +88,14 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         if language == "python":
             for node in seen.nodes.get("import", ()):
                 add_aliases(node, aliases)
-        every, given = seen.nodes.get("call", ()), seen.nodes.get("assign", ())
+        every, assigns = seen.nodes.get("call", ()), seen.nodes.get("assign", ())
         nodes = [node for node in _affordable(every, effort) if not catches_errors(node)]
-        assigned = _affordable(given, effort)
-        cut = cut or len(nodes) + len(assigned) < len(every) + len(given)
+        assigned = _affordable(assigns, effort)
+        cut = cut or len(nodes) + len(assigned) < len(every) + len(assigns)
         program = reached({**seen.nodes, "call": nodes, "assign": assigned}, language, aliases)
-        calls += sorted((_call(node, aliases, language) for node in program.nodes["call"]), key=_order)
-        assignments += sorted(filter(None, map(_assignment, program.nodes["assign"])), key=_order)
+        calls += sorted((call_of(node, aliases, language) for node in program.nodes["call"]), key=_order)
+        given = [*map(assignment_of, program.nodes["assign"]), *map(result_of, program.nodes.get("function", ()))]
+        assignments += sorted(filter(None, given), key=_order)
         deeds.append(deeds_of(program, language))
     return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
 
@@ -135,46 +112,6 @@ def _affordable(nodes: Sequence[Node], effort: Effort) -> list[Node]:
 
 def _order(item: CodeCall | Assignment) -> int:
     return item.order
-
-
-def _call(node: Node, aliases: Mapping[str, str], language: CodeLanguage) -> CodeCall:
-    function = (
-        node.child_by_field_name("function")
-        or node.child_by_field_name("constructor")
-        or node.child_by_field_name("name")
-    )
-    receiver = node.child_by_field_name("object") or node.child_by_field_name("scope")
-    if function is None:
-        parts = called(node)
-        function_name = parts.name or node.type.removesuffix("_expression")
-        receiver = parts.receiver
-    else:
-        function_name = text_of(function)
-    if receiver is not None and (language != "php" or node.type.startswith(("member", "scoped"))):
-        function_name = f"{text_of(receiver)}.{function_name}"
-    head, dot, rest = function_name.partition(".")
-    name = f"{aliases.get(head, head)}{dot}{rest}"
-    arguments = node.child_by_field_name("arguments")
-    whole = text_of(node)
-    given = text_of(arguments) if arguments is not None else whole
-    return CodeCall(_plain("".join(name.split()).lower())[-200:], given, whole, node.start_byte)
-
-
-def _plain(name: str) -> str:
-    """What is called, where its module is loaded on the spot or it is an item: `require('fs')['rm']` as `fs.rm`."""
-    if "(" in name or "[" in name:
-        return str(_ITEM.sub(r".\1", _LOADED.sub(r"\1", name)))
-    return name
-
-
-def _assignment(node: Node) -> Assignment | None:
-    left = node.child_by_field_name("left") or node.child_by_field_name("name")
-    right = node.child_by_field_name("right") or node.child_by_field_name("value")
-    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
-        right = node.named_children[-1]
-    if left is None or right is None:
-        return None
-    return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
 
 
 _SHELL_CALLS: Final = Lazy(
@@ -275,6 +212,7 @@ def analyse_code(
         facts.too_long = True
         return facts
     language = language_of(text, hint)
+    text = spelled(text, language)
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
     kinds = _flows(code) if _MAY_FLOW(text) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -213,6 +213,7 @@ class HostTool(Struct, frozen=True, kw_only=True):
     arguments: frozenset[str]
     roles: Mapping[str, TextRole]
     reads_workspace: bool = False
+    reads_file: bool = False  # of the workspace, where a call has these arguments
 
 
 class Route(NamedTuple):
@@ -229,6 +230,15 @@ class Route(NamedTuple):
     def runs_commands(self) -> bool:
         """Whether a host brings a shell of this name."""
         return any("command" in tool.roles.values() for tool in self.hosts)
+
+    @property
+    def may_read_files(self) -> bool:
+        """Whether a host brings a tool of this name that reads files, as tools of others may too."""
+        return any(tool.reads_file for tool in self.hosts)
+
+    def reads_files(self, arguments: Collection[str]) -> bool:
+        """Whether a call with these arguments is one of such a tool."""
+        return any(tool.reads_file and tool.arguments.issuperset(arguments) for tool in self.hosts)
 
     def roles_of(self, arguments: Mapping[str, Any]) -> Mapping[str, TextRole]:
         """What the arguments of a call are for: the operator's word, then that of the host whose tool takes them."""

@@ -155,9 +155,10 @@ class Policy:
         )
 
     def prints_files(self, server: str | None, tool: str, arguments: Callable[[], dict[str, Any]]) -> bool:
-        """Whether a call prints files alone, as a coding agent's shell may; of other tools nothing is asked."""
-        shell = self._routes[server, tool].runs_commands
-        return shell and prints_files(gather(self.subject(server, tool, arguments())).ran)
+        """Whether a call gives files alone, as a coding agent's shell or reader may; other tools are not asked."""
+        if (route := self._routes[server, tool]).may_read_files:
+            return route.reads_files(arguments())
+        return route.runs_commands and prints_files(gather(self.subject(server, tool, arguments())).ran)
 
     def evaluate(self, incoming: Incoming, data: bytes | None = None) -> Evaluation:
         """What this policy makes of a call: facts, guards in order, one decision, patches carried out.

@@ -1,15 +1,23 @@
-"""What names stand for that imports bring in, and functions of libraries that are given another name."""
+"""What imports and other names for functions of libraries stand for, and calls by what they call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import LAMBDAS, called_name, left_of, member_of, parameters, right_of
-from aegis.detect.languages.syntax import arguments_of, called, canonical, text_of
+from aegis.detect.languages.bindings import (
+    LAMBDAS,
+    called_name,
+    left_of,
+    member_of,
+    parameters,
+    results_of,
+    right_of,
+)
+from aegis.detect.languages.syntax import CodeLanguage, arguments_of, called, canonical, text_of
 
 REQUIRED: Final = Lazy(
     r"""^(?:await\s+)?(?:require|import)\(\s*['"`](?:node:)?([\w./@-]{1,60})['"`]\s*\)([\w.]{0,40})$"""
@@ -127,3 +135,79 @@ def add_aliases(node: Node, aliases: dict[str, str]) -> None:
                 aliases[text_of(alias)] = prefix + text_of(target)
         elif prefix and child.type == "dotted_name" and child != module:
             aliases[text_of(child)] = prefix + text_of(child)
+
+
+# Calls and assignments as text, for what is asked of the text of a program.
+
+_LOADED: Final = Lazy(
+    r"""^[\w.(]{0,60}(?:require|__import__|import_module|import)\(['"`](?:node:)?([\w./-]{1,60})['"`]\)+"""
+)
+_ITEM: Final = Lazy(r"""\[['"`](\w{1,60})['"`]\]""")
+
+
+class CodeCall(NamedTuple):
+    """One call: the name of what is called, with aliases resolved; its arguments and all of it as text."""
+
+    name: str
+    arguments: str
+    text: str
+    order: int
+
+
+class Assignment(NamedTuple):
+    """A name that gets a value."""
+
+    name: str
+    value: str
+    order: int
+
+
+def call_of(node: Node, aliases: Mapping[str, str], language: CodeLanguage) -> CodeCall:
+    """A call with the name of what it calls, as far as imports and modules that are loaded on the spot tell it."""
+    function = (
+        node.child_by_field_name("function")
+        or node.child_by_field_name("constructor")
+        or node.child_by_field_name("name")
+    )
+    receiver = node.child_by_field_name("object") or node.child_by_field_name("scope")
+    if function is None:
+        parts = called(node)
+        function_name = parts.name or node.type.removesuffix("_expression")
+        receiver = parts.receiver
+    else:
+        function_name = text_of(function)
+    if receiver is not None and (language != "php" or node.type.startswith(("member", "scoped"))):
+        function_name = f"{text_of(receiver)}.{function_name}"
+    head, dot, rest = function_name.partition(".")
+    name = f"{aliases.get(head, head)}{dot}{rest}"
+    arguments = node.child_by_field_name("arguments")
+    whole = text_of(node)
+    given = text_of(arguments) if arguments is not None else whole
+    return CodeCall(_plain("".join(name.split()).lower())[-200:], given, whole, node.start_byte)
+
+
+def _plain(name: str) -> str:
+    """What is called, where its module is loaded on the spot or it is an item: `require('fs')['rm']` as `fs.rm`."""
+    if "(" in name or "[" in name:
+        return str(_ITEM.sub(r".\1", _LOADED.sub(r"\1", name)))
+    return name
+
+
+def assignment_of(node: Node) -> Assignment | None:
+    """What a name is given; nothing where a node gives no value to any."""
+    left = node.child_by_field_name("left") or node.child_by_field_name("name")
+    right = node.child_by_field_name("right") or node.child_by_field_name("value")
+    if right is None and node.type == "variable_declarator" and node.named_child_count > 1:
+        right = node.named_children[-1]
+    if left is None or right is None:
+        return None
+    return Assignment(text_of(left)[:80], text_of(right), node.start_byte)
+
+
+def result_of(function: Node) -> Assignment | None:
+    """The name of a function with what it gives back, which is known where the function ends."""
+    results = results_of(function).nodes
+    if not results:
+        return None
+    name = text_of(function.child_by_field_name("name"))
+    return Assignment(name[:80], "\n".join(map(text_of, results)), function.end_byte) if name else None

@@ -125,6 +125,51 @@ def escaped(text: str) -> str:
     return _ESCAPES.get(body, body)
 
 
+# Literals that a text joins, and members by literal names, which every reader of a text would have to put together.
+
+_LITERAL: Final = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
+_LITERALS: Final = Lazy(_LITERAL)
+_JOINS: Final[Mapping[str, str]] = {"php": r"\.", "perl": r"\.", "lua": r"\.\."} | dict.fromkeys(
+    ("python", "javascript", "typescript", "ruby", "java", "go", "csharp", "kotlin", "swift", "scala"), r"\+"
+)
+_JOINED: Final = {sign: Lazy(rf"[A-Za-z]?{_LITERAL}(?:\s*{sign}\s*{_LITERAL})*") for sign in set(_JOINS.values())}
+_MAY_JOIN: Final = {sign: Lazy(rf"[\"']\s*{sign}\s*[\"']") for sign in _JOINED}
+_FILLED_OR_ESCAPED: Final = frozenset("\\$#{`")
+_BINDS_CLOSER: Final = frozenset(".[(%*")  # behind the last literal, which is its alone
+_BY_NAME: Final = Lazy(r"([\w$]+|[)\]])\[\s*(?:\"([A-Za-z_$][\w$]*)\"|'([A-Za-z_$][\w$]*)')\s*\]")
+_NO_OWNERS: Final = frozenset({"return", "typeof", "case", "in", "of", "else", "void", "await", "yield", "default"})
+
+
+def folded(text: str, language: str) -> str:
+    """A text with the literals that it joins as one, and in JavaScript with `x["name"]` as `x.name`."""
+    sign = _JOINS.get(language, "")
+    if sign and _MAY_JOIN[sign].search(text):
+        text = _JOINED[sign].sub(_joined, text)
+    if language in ("javascript", "typescript") and "[" in text:
+        text = _BY_NAME.sub(_member, text)
+    return text
+
+
+def _joined(match: Any) -> str:
+    whole: str = match.group()
+    pieces = _LITERALS.findall(whole)
+    bodies = [piece[1:-1] for piece in pieces]
+    behind = match.string[match.end() : match.end() + 1]
+    if (
+        len(pieces) < 2
+        or whole[0] not in "\"'"
+        or any(whole[0] in body or not _FILLED_OR_ESCAPED.isdisjoint(body) for body in bodies)
+        or behind in _BINDS_CLOSER
+    ):
+        return whole
+    return f"{whole[0]}{''.join(bodies)}{whole[0]}"
+
+
+def _member(match: Any) -> str:
+    owner, name = match.group(1), match.group(2) or match.group(3)
+    return match.group() if owner in _NO_OWNERS else f"{owner}.{name}"
+
+
 # What calls of libraries make of their arguments
 
 

@@ -13,6 +13,7 @@ from tree_sitter import Language, Node, Query
 
 from aegis.core.patterns import Lazy
 from aegis.detect.grammar import Grammar
+from aegis.detect.languages.followed import folded
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
@@ -226,7 +227,8 @@ def _closed(match: Any) -> str:
 
 
 def spelled(text: str, language: CodeLanguage) -> str:
-    """The text as the grammar of its language reads it."""
+    """The text as the grammar of its language reads it, with literals that are joined as one."""
+    text = folded(text, language)
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
     if language == "python" and ("!" in text or "%%" in text):

@@ -36,6 +36,13 @@ _TO_PEOPLE: Final = frozenset({"spoken", "resets"})
 _TEXT: Final = frozenset({"document"})
 _RENDERED: Final = frozenset({"code_injection", "sql_injection"})  # what takes a page, a sheet or a query to be one
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
+# Tools that give agents tools, whose descriptions models will read as those of a tool.
+_DECLARE: Final = frozenset(
+    {"register", "add", "create", "update", "define", "publish", "install", "declare", "upsert"}
+)
+_TOOLS: Final = frozenset({"tool", "tools", "function", "functions", "plugin", "plugins", "skill", "skills", "mcp"})
+_DESCRIPTION: Final = "/description"
+_MOST_DESCRIPTIONS: Final = 64
 
 
 class ContentGuard:
@@ -66,6 +73,8 @@ class ContentGuard:
             # A command that only says something is judged by what it does, and what it says like any text.
             said = {text.path for text in facts.texts.strings if text.role == "command" and is_said(text.value)}
             seen = {key: found for key, found in seen.items() if key[1] not in said or found[0].surfaces >= _TEXT}
+        if _declares_tools(case.tool):
+            self._scan_declared(facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -99,6 +108,13 @@ class ContentGuard:
             patches=patches,
             missing=facts.unparsed,
         )
+
+    def _scan_declared(self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
+        """Add what the rules find in the descriptions of tools and parameters that a call hands to other agents."""
+        told = [text for text in facts.texts.strings if text.path.endswith(_DESCRIPTION)]
+        for text in told[:_MOST_DESCRIPTIONS]:
+            for hit in self._scanner.scan(text.value, "description"):
+                seen.setdefault((hit.rule.id, text.path), (hit.rule, text.value[hit.start : hit.end]))
 
     def _scan(
         self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]], standing: Sequence[int] | None
@@ -218,3 +234,8 @@ def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
         verb = found.partition(" ")[0]
         return not any(found in text.value or text.value == verb for text in strings)
     return not any(found in text.value for text in strings)
+
+
+def _declares_tools(tool: str) -> bool:
+    words = words_of(tool)
+    return not _TOOLS.isdisjoint(words) and not _DECLARE.isdisjoint(words)
