@@ -123,7 +123,7 @@ def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
 
 def _admits(members: Mapping[str, Any]) -> bool:
     """Whether a rule of a network opens a port that administrators and databases use, or every port."""
-    if "egress" in (members.get("type"), members.get("direction")):
+    if "egress" in (members.get("type"), members.get("direction")) or members.get("ruleaction") == "deny":
         return False
     inner = [one for name in ("allowed", "allow", "rules") for one in members.get(name) or () if isinstance(one, dict)]
     if any(_admits({plain(str(name)): value for name, value in one.items()}) for one in inner):

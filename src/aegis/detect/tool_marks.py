@@ -36,7 +36,8 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     rare = not _RARE.isdisjoint(wanted)
     for member in members:
         for mark in _marks_of(member, asked, known):
-            found.setdefault(mark, member)
+            if mark not in _GIVEN or not _is_taken_away(member, known):
+                found.setdefault(mark, member)
         if rare and isinstance(member.value, str) and len(member.value) <= LONGEST:
             for mark in _rare(member, member.value.strip().lower(), known):
                 found.setdefault(mark, member)
@@ -51,7 +52,7 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
         found.setdefault("all", Member("", frozenset(), frozenset(), "all", "all"))
     roles = (one.value.lower() for one in members if isinstance(one.value, str) and "roles" in kinds_of(one.words))
     only_reads = any(map(_ONLY_READS.search, roles))
-    taken_away = any(_is_off(one, known) for one in members)
+    taken_away = any(_is_off(one, known) or _is_demotion(one, known) for one in members)
     for word, mark in (("public", "public"), ("anonymous", "public"), ("admin", "admin"), ("superuser", "admin")):
         if (
             word in asked.words
@@ -63,6 +64,8 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
         found.pop("public", None)  # of AWS: what was shared is taken back
     if found.get("all", _NOBODY).value == "" and any(_is_of_list(member) for member in members):
         del found["all"]  # an empty text beside a list of what is named one by one; an empty object still selects all
+    if not _INSIDE.isdisjoint(wanted):
+        _item(asked, members, known, found)
     if _THROWAWAY in wanted:
         _throwaway(asked, members, known, found)
     opens = len(members) >= MOST_MEMBERS or any(is_source(one.name) or one.value == _LAST_ADDRESS for one in members)
@@ -70,6 +73,15 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
         for mark, source in opened_networks(asked.given, asked.words):
             found[mark] = Member("", frozenset(), frozenset(), "source", source)
     return found
+
+
+# Marks of who is let in, and as what.
+_GIVEN: Final = frozenset({"public", "admin", "superuser"})
+
+
+def _is_taken_away(member: Member, known: Vocabulary) -> bool:
+    """Whether a member stands in what a call takes away: `{"LaunchPermission": {"Remove": [{"Group": "all"}]}}`."""
+    return not known.members["takenaway"].isdisjoint(member.words | member.above)
 
 
 _NOBODY: Final = Member("", frozenset(), frozenset(), "", None)
@@ -112,7 +124,7 @@ _LAST_ADDRESS: Final = "255.255.255.255"
 _OF_NETWORKS: Final = frozenset({"open-net", "every-port", "admin-port"})
 _SCOPES: Final = frozenset({"scope", "select", "selection", "target", "targets", "range", "filter"})
 _ALL_OF: Final = Lazy(r"^(?:all|every)[_ -][a-z]+$")  # `all_charges`
-_ONLY_READS: Final = Lazy(r"read[_ -]?only|viewer|auditor$")
+_ONLY_READS: Final = Lazy(r"read[_ -]?only|viewer|auditor$|^(?:read|pull|member|guest|none)$")
 _EVERY: Final = frozenset({"all", "every", "everything"})
 _NOT_OPEN: Final = frozenset({"block", "key", "ip"})  # `public_access_block`, `public_key`, `public_ip`
 
@@ -265,6 +277,11 @@ def _is_off(member: Member, known: Vocabulary) -> bool:
     return is_bare and (member.value == 0 or _switch(member.value, known) is False)
 
 
+def _is_demotion(member: Member, known: Vocabulary) -> bool:
+    """Whether a member says that somebody is no administrator: `is_admin: false`."""
+    return not member.words.isdisjoint(known.values["admin"]) and _switch(member.value, known) is False
+
+
 def _switch(value: Any, known: Vocabulary) -> bool | None:
     """Whether a value switches something on or off; nothing for every other value."""
     if isinstance(value, str):
@@ -280,7 +297,7 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
     if on and "holds" in kinds and "negates" not in kinds:
         return  # `enable_purge_protection: true`
     if on:
-        if "weakens" in kinds and words & known.members["negates"]:
+        if "weakens" in kinds and words & known.members["lets"]:
             yield "unprotected"
         if "forces" in kinds:
             yield "force"
@@ -299,20 +316,23 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
         if "writes" in kinds:
             yield "writable"
         denied = asked.words if words <= known.members["negates"] else words
-        if "negates" in kinds and denied & known.members["protects"]:
+        keeps = known.members["lets"] | known.members["holds"]
+        ends_frail = words & known.members["frail"] and words.isdisjoint(keeps)
+        if "negates" in kinds and denied & known.members["protects"] and not ends_frail:
             yield "unprotected"
         return
     if "hides" in kinds and "negates" not in kinds:
         yield "unhidden"
     if "readonly" in kinds:
         yield "writable"
-    if "negates" in kinds or "may" in kinds:
+    is_bare = own <= known.members["switches"]
+    held = words | member.above | (asked.words if is_bare else frozenset())
+    frail = known.members["frail"] | known.members["undoing"]
+    ends_frail = not held.isdisjoint(frail) and held.isdisjoint(known.members["holds"])
+    if "negates" in kinds or "may" in kinds or ends_frail:
         return
     # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.
-    said = words | (member.above if own <= known.members["switches"] or not own else frozenset())
-    if not own or own <= known.members["switches"]:
-        said |= asked.words
-    is_bare = own <= known.members["switches"]
+    said = held if is_bare else words
     if (
         said & known.members["protects"]
         or (is_bare and said & known.members["guards"])
@@ -372,7 +392,8 @@ def _throwaway(asked: AskedFor, members: Sequence[Member], known: Vocabulary, fo
         return
     naming = known.members["naming"] | asked.words
     named = [member for member in members if member.words & naming and names_a_thing(member, known)]
-    kept = [member for member in named if not member.words & known.members["kindnames"]]
+    kinds = known.members["kindnames"] - asked.words
+    kept = [member for member in named if not member.words & kinds]
     spaces = [member for member in kept if member.words & known.members["spaces"]]
     others = [member for member in kept if member not in spaces]
     # What has the name of the thing itself, or no name but that it is one: not the database that a table lies in.
@@ -383,6 +404,32 @@ def _throwaway(asked: AskedFor, members: Sequence[Member], known: Vocabulary, fo
         if judged and all(is_throwaway(str(member.value)) for member in judged):
             found[_THROWAWAY] = judged[0]
             return
+
+
+def _item(asked: AskedFor, members: Sequence[Member], known: Vocabulary, found: dict[str, Member]) -> None:
+    """Mark a call that names what lies in the thing that it is about, or in one that production is only the place of.
+
+    `{"index": "manuals", "ids": ["doc-881"]}`, `{"workspace": "prod", "task": "1209"}`.
+    """
+    inside = [one for one in members if one.name in known.members["items"]]
+    named = [one for one in inside if isinstance(one.value, (str, int)) and not _is_of_all(str(one.value))]
+    if not named:
+        return
+    others = [one for one in named if one.name not in asked.words]
+    if others and any(member.name in asked.words and names_a_thing(member, known) for member in members):
+        found["item"] = others[0]
+    place = found.get("production", _NOBODY)
+    if place.name in known.members["places"] and letters_in(str(named[0].value).lower()).isdisjoint(
+        known.values["production"]
+    ):
+        found["inside"] = named[0]
+
+
+_INSIDE: Final = frozenset({"item", "inside"})
+
+
+def _is_of_all(value: str) -> bool:
+    return "*" in value or value.strip().lower() in ALL
 
 
 def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:

@@ -32,6 +32,8 @@ MARKS: Final = frozenset({
     "wildname",  # a host with one
     "address",  # a machine of the Internet by its number
     "some",  # named one by one
+    "item",  # one of what lies in the thing that is named
+    "inside",  # one of what lies in a place that is named, whose name says production
     "ruled-open",  # rules of a database under which everybody writes
     "wired",  # where something calls from now on is a machine by its number
     "door",  # the name of a host at which people sign in
