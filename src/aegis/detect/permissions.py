@@ -216,7 +216,7 @@ def _let_in(here: Members, above: Members, words: frozenset[str], known: Vocabul
     ]
     if not sources and "0.0.0.0" in (edges := {value for _, value in here if isinstance(value, str)}):  # noqa: S104
         sources = [one for one in edges if one == "255.255.255.255"]
-    if not sources:
+    if not sources or any(name == "denied" for name, _ in here):
         return
     said = {str(value)[:_LONGEST].lower() for name, value in above if name in known.members["direction"]}
     if said & known.values["outward"]:

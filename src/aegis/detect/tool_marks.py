@@ -257,7 +257,10 @@ def _switched_by_name(members: Sequence[Member], known: Vocabulary, found: dict[
     guards = {
         one.pointer.rpartition("/")[0]
         for one in members
-        if isinstance(one.value, str) and names_a_thing(one, known) and spoken(one.value) & known.values["safeguards"]
+        if isinstance(one.value, str)
+        and names_a_thing(one, known)
+        and (said := spoken(one.value)) & known.values["safeguards"]
+        and said.isdisjoint(known.members["undoing"])
     }
     for one in switches if guards else ():
         above = one.pointer
@@ -299,7 +302,7 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
     if on:
         if "weakens" in kinds and words & known.members["lets"]:
             yield "unprotected"
-        if "forces" in kinds:
+        if "forces" in kinds and "brute" not in words:
             yield "force"
         if words & _EVERY and "any" not in kinds:
             yield "all"
