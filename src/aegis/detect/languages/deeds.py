@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
+from operator import attrgetter
 from shlex import quote
 from typing import Final, NamedTuple
 
@@ -91,13 +92,9 @@ class ProgramDeeds(NamedTuple):
 def deeds_of(reached: Reached, language: CodeLanguage) -> ProgramDeeds:
     """The deeds of a text by what its grammar captured."""
     program = _Program(reached, language)
-    for node in sorted(list(reached.nodes.get("call", ()))[:MOST_CALLS], key=_begins):
+    for node in sorted(list(reached.nodes.get("call", ()))[:MOST_CALLS], key=attrgetter("start_byte")):
         program.take(node)
     return program.deeds()
-
-
-def _begins(node: Node) -> int:
-    return node.start_byte
 
 
 class _Program:
@@ -173,10 +170,7 @@ class _Program:
         if words is not None and self._is_of_cloud:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
-            parts = called(node)
-            swept = list(sweeps(self._names.full(parts), parts, self.scope()))
-            for effect in swept if swept and not self._is_conditional(node) else ():
-                self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
+            self._sweep(called(node), node)
         if last in _PUTS:
             self._puts.append(node)
         if last not in self._ends and not self._names.calls_item(node):
@@ -188,6 +182,11 @@ class _Program:
                 for entry in entries:
                     self._do(entry, parts, node)
                 return
+
+    def _sweep(self, parts: Called, node: Node) -> None:
+        swept = list(sweeps(self._names.full(parts), parts, self.scope()))
+        for effect in swept if swept and not self._is_conditional(node) else ():
+            self._add(effect.verb, effect.resource, effect.scope, effect.values[0], effect.evidence)
 
     def _looks_up(self, node: Node) -> bool:
         """Take a call of what is looked up by its name: `getattr(os, "sys" + "tem")(line)`; false for every other."""
@@ -223,7 +222,10 @@ class _Program:
             plain = [plain[0], *plain[2].named_children]
         if parts.name in SENDS and plain:
             owner = "" if parts.receiver is None else f"{canonical(text_of(parts.receiver))}."
-            names = [f"{owner}{name}" for name in self.scope().value(plain[0]).known]
+            told = self.scope().value(plain[0]).known
+            for name in filter(ends_something, told):
+                self._sweep(Called(parts.receiver, name, tuple(plain[1:])), node)
+            names = [f"{owner}{name}" for name in told]
             self._hand_on(names, [*plain[1:], *(one for one in parts.arguments if one.type in KEYWORDS)], parts, node)
         named, listed = self._keyword(parts, _FUNCTIONS_BY_NAME), self._keyword(parts, ("args",))
         for at, function in enumerate(plain[:2] if named is None else [named]):

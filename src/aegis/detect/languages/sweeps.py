@@ -122,7 +122,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
 
     Nothing where it is not made for each of it, and where it is a function of the program itself.
     """
-    kind = _ENDED.search(parts.name)
+    kind = _ENDED.search(parts.name.rstrip("!"))
     name = names[0] if names else ""
     audited = _of_audit(parts, scope) if kind is not None and kind.group("deletes") is not None else ""
     if audited:
