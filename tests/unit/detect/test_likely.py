@@ -105,7 +105,7 @@ def test_what_no_rule_knows_is_told_by_what_was_learned(tool: str, bad: dict[str
 
 def test_numbers_and_empty_values_alone_say_nothing() -> None:
     assert not _likely("numbers", {"big": 9_007_199_254_740_993, "exponent": 1e21, "small": -0.0})
-    assert not _likely("empty", {"list": [], "none": None, "object": {}, "text": ""})
+    assert not _likely("values", {"list": [], "none": None, "object": {}, "text": ""})
 
 
 def test_texts_that_are_run_or_edited_are_read_by_others() -> None:
