@@ -73,7 +73,7 @@ class ContentGuard:
             # A command that only says something is judged by what it does, and what it says like any text.
             said = {text.path for text in facts.texts.strings if text.role == "command" and is_said(text.value)}
             seen = {key: found for key, found in seen.items() if key[1] not in said or found[0].surfaces >= _TEXT}
-        if _declares_tools(case.tool):
+        if (together is None or "description" in together) and _declares_tools(case.tool):
             self._scan_declared(facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
