@@ -65,8 +65,6 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
     """What a call asks for by its tool, its action and kind, and the request that it makes."""
     words = spoken(tool)
     known = vocabulary()
-    if not words.isdisjoint(_TAKES_BACK):  # `kms_cancel_key_deletion`
-        words -= _DELETION
     for name, value in arguments.items():
         meaning = plain(str(name))
         if meaning in known.members["action"]:
@@ -76,6 +74,8 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
                 words |= spoken(str(next(iter(value))))
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}
+    if not words.isdisjoint(_TAKES_BACK):  # `kms_cancel_key_deletion`
+        words -= _DELETION
     requested = _of_method(arguments, known)
     if not requested and _names_only(words):
         words |= _COME_ABOUT

@@ -415,7 +415,7 @@ def _item(asked: AskedFor, members: Sequence[Member], known: Vocabulary, found: 
     `{"index": "manuals", "ids": ["doc-881"]}`, `{"workspace": "prod", "task": "1209"}`.
     """
     inside = [one for one in members if one.name in known.members["items"]]
-    named = [one for one in inside if isinstance(one.value, (str, int)) and not _is_of_all(str(one.value))]
+    named = [one for one in inside if isinstance(one.value, (str, int)) and not _is_open(str(one.value))]
     if not named:
         return
     others = [one for one in named if one.name not in asked.words]
@@ -431,8 +431,9 @@ def _item(asked: AskedFor, members: Sequence[Member], known: Vocabulary, found: 
 _INSIDE: Final = frozenset({"item", "inside"})
 
 
-def _is_of_all(value: str) -> bool:
-    return "*" in value or value.strip().lower() in ALL
+def _is_open(value: str) -> bool:
+    """Whether a value stands for many things, or for one after another of a program (`VALUE`)."""
+    return "*" in value or value.strip().lower() in ALL or "VALUE" in value
 
 
 def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:

@@ -228,6 +228,7 @@ _ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co
 _RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b")
 # Roles of Microsoft's directory that give all others: Global Administrator, Privileged Role Administrator.
 _ROLE_OF_ALL: Final = Lazy(r"(?i)62e90394-69f5-4237-9190-012177145e10|e8611ab8-c189-46e8-94e1-60213ab1f814")
+_GIVES_ROLE: Final = Lazy(r"(?i)\bpost|\bput\b|\bcreate|\bnew-")
 _ADDS_TO_GROUP: Final = Lazy(
     r"(?i)MODIFY_(?:ADD|REPLACE)|ldap_mod_(?:add|replace)|\.modify(?:_s)?\s*\(|add_attribute|replace_attribute|Members\.Add\s*\(|"
     r"add_members|addMember|ModificationItem|ModifyRequest|->modify\("
@@ -243,6 +244,14 @@ _SENDS_OUT: Final = Lazy(
 )
 _OF_STORES: Final = Lazy(
     r"(?i)azure|amazonaws|googleapis|vault|hashicorp|microsoft|windows\.net|onepassword|1password|doppler"
+)
+# Columns that leave a database for nobody, and what takes rows to a host with a name, to a room or by FTP.
+_PRIVATE_COLUMNS: Final = Lazy(
+    r"(?i)[\s\"'`,.(](?:card_?number|card_?cvv|cvv2?|ssn|social_security(?:_number)?|password_hash|totp_secret|mfa_secret)[\s\"'`,)]"
+)
+_ASKS_ROWS: Final = Lazy(r"(?i)[\"'`]\s*select\s")
+_TAKES_OUT: Final = Lazy(
+    r"(?is)(?:\b|->|\.)(?:post|put|upload\w*|files_?upload\w*|chat_?postMessage)\s*\(.*|https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu)\b.*"
 )
 # The settings of a guard against harmful programs, and what switches one of them off.
 _OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
@@ -282,13 +291,15 @@ def told_together(
         others = [match.group() for match in _ELSEWHERE.finditer(text) if not _OF_STORES.search(match.group())]
         if others:
             found.append(ResourceEffect("send", "credential", "all", (), "", text[:_SHOWN]))
+    if _PRIVATE_COLUMNS.search(text) and _ASKS_ROWS.search(text) and _TAKES_OUT.search(text):
+        found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
     if _READS_JENKINS.search(text):
         found.append(ResourceEffect("read", "secret-store", "all", (), "", text[:_SHOWN]))
     if "URLClassLoader" in text and _HTTP.search(text):
         found.append(ResourceEffect("receive", "program", "one", (), "", text[:_SHOWN]))
-    if _ROLE_OF_ALL.search(text) and "roleAssignments" in text:
+    if _ROLE_OF_ALL.search(text) and "roleassignments" in text.lower() and _GIVES_ROLE.search(text):
         found.append(ResourceEffect("permit", "cloud-identity", "all", (), "", text[:_SHOWN]))
     if _RULERS.search(text) and _ADDS_TO_GROUP.search(text):
         found.append(ResourceEffect("escalate", "group", "one", (), "", text[:_SHOWN]))

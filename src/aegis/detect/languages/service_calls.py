@@ -152,6 +152,7 @@ _OBJECTS: Final = frozenset({
 _NAMES: Final = frozenset({"identifier", "variable_name", "scalar", "shorthand_property_identifier"})
 _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
+_SETTER: Final = Lazy(r"^set([A-Z]\w{2,40})$")
 _LONGEST_OWNER: Final = 120
 _MOST_WORDS: Final = 4  # of what a method is called on
 
@@ -165,6 +166,11 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
     if not speaks(tool) and not may_tell(text_of(node)):
         return None
     members: dict[str, FollowedValue] = dict(named_arguments(parts, scope()))
+    setter = _SETTER.match(parts.name)
+    if setter is not None and len(parts.arguments) == 1 and not members:  # `realm.setSslRequired("none")`
+        value = scope().value(parts.arguments[0])
+        if value.known:
+            members[setter.group(1)] = value
     for one in parts.arguments[:6]:
         if _is_object(one, scope):
             members.update(scope().value(one).members)
@@ -199,7 +205,9 @@ def _is_object(node: Node, scope: Callable[[], NameScope]) -> bool:
 
 
 def _is_named(node: Node, scope: Callable[[], NameScope]) -> bool:
-    """Whether a call may have arguments with names."""
+    """Whether a call may have arguments with names, or gives a member its value."""
+    if _SETTER.match(called_name(node)) is not None:
+        return True
     listed = node.child_by_field_name("arguments")
     if listed is None:
         return False

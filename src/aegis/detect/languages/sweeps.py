@@ -70,7 +70,7 @@ _SHOWN: Final = 80
 _ENDED: Final = Lazy(
     r"^(?:(?:[bB]egin|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
     r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
-    r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
+    r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<unproves>[uU]nenroll|[rR]eset_?[fF]actors?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
     r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
 )
@@ -78,11 +78,12 @@ _BEGINNINGS: Final = (
     "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
     "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
     "kick", "deprovision", "ban", "admin_", "users_", "user_", "member", "start", "dbremovetable",
+    "unenroll", "resetfactor", "reset_factor",
 )  # fmt: skip
 _UNDONE: Final = Lazy(r"(?i)\brefunds?\.create$|\bcredit_?notes?\.create$")
 # A call that lists what a service has.
 _LISTED: Final = Lazy(
-    r"\bdbListTables\s*\(|\bGetPropertiesOf\w{2,30}\s*\(|\bContainerList\s*\(|"
+    r"\bdbListTables\s*\(|\bcat\(\)\.indices\(\)|\bGetPropertiesOf\w{2,30}\s*\(|\bContainerList\s*\(|"
     r"\b[A-Z]\w{2,40}(?:::|\.)(?:all|find_each|unscoped|cursor)\b|\.objects\.all\(\)|\.collection\([^()]{1,60}\)\.(?:get|stream|listDocuments|list_documents)\(\)|"
     r"\b(?:users|members|accounts|customers|channels|repos|projects|teams)_list\s*\(|"
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
@@ -136,7 +137,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     listed = next(_listed(parts, scope), "")
     if listed:
         is_deleted = kind is not None and kind.group("deletes") is not None
-        is_disabled = kind is not None and (kind.group("disables") or kind.group("removes")) is not None
+        is_disabled = kind is not None and any(map(kind.group, ("disables", "removes", "unproves")))
         if is_deleted:
             yield ResourceEffect("delete", "cloud-resource", "all", (parts.name,), "", listed[:_SHOWN])
         elif is_disabled:

@@ -250,6 +250,8 @@ def resets(text: str, start: int, end: int) -> Given:
     given = spoken(text, start, end)
     if not given or _OF_DATA.search(after) is not None:
         return False
+    if _OF_SUBJECT.search(after) is not None and _THEN_SAID.search(after) is None:
+        return False  # a policy that replaces another: "ignore any earlier rules on this topic"
     if is_order(before, found, after):
         return given if _is_all(before, found, after) else "likely"
     if _I_TOLD.search(found + after[:24]) is not None and _THEN_SAID.search(after) is None:
@@ -257,6 +259,11 @@ def resets(text: str, start: int, end: int) -> Given:
     if not _is_all(before, found, after):
         return False
     return given if takes_over(found) or _THEN_SAID.search(after) is not None else "likely"
+
+
+_OF_SUBJECT: Final = Lazy(
+    r"(?i)^\s*(?:on|about|for|concerning|regarding)\s+th(?:is|at|e)\s+(?:topic|subject|matter|question|issue)\b"
+)
 
 
 def _is_all(before: str, found: str, after: str) -> bool:
