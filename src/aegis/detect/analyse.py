@@ -23,7 +23,7 @@ from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
-from aegis.detect.restated import Restated
+from aegis.detect.restated import Restated, as_applescript
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, loosened
 from aegis.detect.structured import requested
@@ -156,6 +156,9 @@ def analyse(text: Text, found: Gathering, tool: str = "") -> None:
         seen = legible(text.value)
         if seen:
             analyse(text._replace(value=seen), found, tool)
+    line = as_applescript(tool, text.value) if role in ("command", "code") else ""
+    if line:
+        role, text = "command", text._replace(value=line)
     if role == "sql":
         _sql(text, found)
     elif role == "command":

@@ -233,13 +233,20 @@ def _of_input(
     if fed is None or not value[fed]:
         return
     if not started:
-        programs = [value[named[one]] for one in (*_PROGRAMS, *_LOOSE) if one in named]
-        started = next((one for one in programs if isinstance(one, str) and _interprets(one)), "")
+        programs = [_as_line(value[named[one]]) for one in (*_PROGRAMS, *_LOOSE, *_WORDS) if one in named]
+        started = next(filter(_interprets, programs), "")
     if started and "\n" not in started and _interprets(started):
         end = f"EOF_{blake2b(value[fed].encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
         wholes.append(Whole(f"{path}/{escape(fed)}", f"{started} <<'{end}'\n{value[fed]}\n{end}", "command"))
         if interpreter(_base(started.split()[0])):  # whatever another program does with it is read as it stands as well
             words.add(f"{path}/{escape(fed)}")
+
+
+def _as_line(started: Any) -> str:
+    """The command line of a program that is named in one text or in words; empty where neither is."""
+    if isinstance(started, list):
+        return line(_scalars(started))
+    return started if isinstance(started, str) else ""
 
 
 def _interprets(command: str) -> bool:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import Final
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
+_LONGEST: Final = 400  # characters of a condition that is read by itself
+_MOST_NESTED: Final = 16  # brackets in it
+_MOST_NODES: Final = 400
+
+
+def selects_every(condition: str) -> bool:
+    """Whether a condition that is written as in SQL holds for every row; false for one that cannot be read."""
+    if len(condition) > _LONGEST or condition.count("(") > _MOST_NESTED:
+        return False
+    try:
+        return selects_all(exp.condition(condition, max_nodes=_MOST_NODES), exp.Delete())
+    except (SqlglotError, RecursionError, ValueError, AttributeError, TypeError, KeyError, IndexError):
+        return False
 
 
 def always_true(node: exp.Expr | None) -> bool:
@@ -37,7 +54,7 @@ def selects_all(node: exp.Expr, target: exp.Expr) -> bool:
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
         parts = (selects_all(part, target) for part in islice(node.flatten(), _MOST_PARTS))
-        return all(parts) if isinstance(node, exp.And) else any(parts) or _covers(node)
+        return all(parts) if isinstance(node, exp.And) else any(parts) or _covers(node) or _contradicts(node)
     if isinstance(node, exp.Not):
         held = node.this.unnest()
         if isinstance(held, exp.Is) and isinstance(held.expression, exp.Null):
@@ -81,6 +98,13 @@ def _covers(node: exp.Or) -> bool:
     )
 
 
+def _contradicts(node: exp.Or) -> bool:
+    """Whether one part of a condition holds wherever another one does not: `a LIKE 'x' OR NOT a LIKE 'x'`."""
+    parts = [one.unnest() for one in islice(node.flatten(), _MOST_PARTS)]
+    denied = {part.this.unnest().sql().lower() for part in parts if isinstance(part, exp.Not)}
+    return bool(denied) and any(part.sql().lower() in denied for part in parts)
+
+
 _SIGNS: Final[dict[type[exp.Expr], str]] = {
     exp.EQ: "like", exp.NEQ: "unlike", exp.Is: "absent", exp.GTE: "above", exp.GT: "above", exp.LT: "below",
     exp.LTE: "below",
@@ -98,7 +122,8 @@ def _never_true(node: exp.Expr) -> bool:
 
 
 def _is_key(node: exp.Expr | None) -> bool:
-    return isinstance(node, exp.Column) and node.name.lower() in _KEYS
+    """Whether a node is a key by its name: a column, or what a graph gives each node: `id(n)`."""
+    return isinstance(node, (exp.Column, exp.Anonymous)) and node.name.lower() in _KEYS
 
 
 def _number(node: exp.Expr | None) -> float:

@@ -173,6 +173,8 @@ _COMES_IN: Final = Lazy(
     r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
     r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
+# What runs a text, handed to whatever holds one: `fetch(url).then(r => r.text()).then(eval)`.
+_HANDED_ON: Final = Lazy(r"^\(\s*(?:(?:globalThis|window|global|self)\.)?(?:eval|Function|vm\.runIn\w+)\s*[,)]")
 _PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
@@ -225,10 +227,8 @@ def analyse_code(
         for call in code.calls:
             _judge_leak(call, kinds, facts)
         for one in code.assignments:
-            if one.name.endswith((".src", ".href", "location")) and _kinds(one.value, kinds) & {
-                "person",
-                "environment",
-            }:
+            placed = one.name.endswith((".src", ".href", "location"))
+            if placed and _kinds(one.value, kinds) & {"person", "environment"}:
                 facts.effects.append(ResourceEffect("send", "address", "one", (), "", one.value[:80]))
         if steals(text):
             facts.effects.append(ResourceEffect("read", "browser-data", "one", (), "", text[:80]))
@@ -283,7 +283,7 @@ def _judge(
             _shell(call, facts, effort, files)
         if 3 in asked and _NETWORK_SENDS.search(call.text):
             facts.network = True
-    elif asked or _READS(name):
+    elif asked or _READS(name) or name.endswith(".then"):
         _judge_flow(call, asked, kinds, language, facts, effort, files)
     if 4 in asked and call.arguments.strip("() ") == "0":
         facts.signals.append(("code.privilege", call.text[:80]))
@@ -291,9 +291,8 @@ def _judge(
 
 def _judge_leak(call: CodeCall, kinds: dict[str, frozenset[str]], facts: CodeFacts) -> None:
     """Add what a call carries out of who and where the program runs, or to whom nobody answers for."""
-    effects = leaked(
-        call.name, call.arguments, list(_strings(call.arguments)), _kinds(call.arguments, kinds), call.text[:80]
-    )
+    given, told = call.arguments, _kinds(call.arguments, kinds)
+    effects = leaked(call.name, given, list(_strings(given)), told, call.text[:80])
     facts.network = facts.network or bool(effects)
     facts.effects.extend(effects)
 
@@ -309,6 +308,8 @@ def _judge_flow(
 ) -> None:
     name, shown = call.name, call.text[:80]
     given = _kinds(call.arguments, kinds) if set(asked) & {0, 1, 2, 3} else frozenset()
+    if _HANDED_ON.search(call.arguments) and "fetched" in _kinds(call.text, kinds):
+        facts.signals.append(("code.runs-fetched", shown))
     if 0 in asked and (_HIDDEN_CODE.match(call.arguments) or _HIDDEN_TEXT.match(call.arguments)):
         facts.signals.append(("code.runs-decoded", shown))
     elif 0 in asked and not (language in ("javascript", "typescript") and name in {"require", "compile"}):
@@ -349,10 +350,9 @@ def _is_secret(word: str) -> bool:
 
 def _shell(call: CodeCall, facts: CodeFacts, effort: Effort, files: Files | None) -> None:
     """What a call that runs a program runs: the words of a list are one command line."""
-    words = list(_strings(call.arguments))
+    words, listed = list(_strings(call.arguments)), call.arguments.lstrip("( ").startswith("[")
     if len(words) == 1 and _NAMED_ARGUMENTS.search(call.arguments):
         return  # what the program is called with is followed where names are
-    listed = call.arguments.lstrip("( ").startswith("[")
     options = words[1:2] and words[1][:1] == "-"  # a program, and behind it what it is called with
     line = " ".join(words) if listed else shlex.join(words) if options else "".join(words[:1])
     # A raw string keeps its backslashes, every other one is undone.

@@ -110,6 +110,17 @@ def is_secret_file(path: str) -> bool:
     return 0 in notable or any(map(_SECRET, respelled(path)))
 
 
+_NAMES_OF_SECRETS: Final = Lazy(
+    r"(?i)(?:^|[./*])(?:env|pem|p12|pfx|key|ppk|kdbx?|jks|keystore|ovpn)$|(?:^|[/*])\.?(?:netrc|pgpass|pypirc|htpasswd|credentials)$"
+)
+
+
+def names_secrets(pattern: str) -> bool:
+    """Whether a pattern of names, with wildcards or as a regular expression, stands for files of secrets."""
+    plain = pattern.replace("\\", "").replace(".*/", "").strip("^$").rpartition("/")[2]
+    return is_secret_file(plain.strip("*").rstrip(".")) or _NAMES_OF_SECRETS.search(plain) is not None
+
+
 @remembered
 def is_settings_file(path: str) -> bool:
     """Whether the path names settings that usually hold secrets, and hold other things that people look for as well.

@@ -61,6 +61,7 @@ _DEEDS: Final = frozenset({
 _OF_GCLOUD: Final = frozenset({"compute", "container", "sql", "iam", "projects", "storage", "functions", "run", "kms"})
 _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 400  # characters of a value that is put on the line
+_LONGEST_SCRIPT: Final = 8_192  # of a value that may be a script
 _MOST: Final = 40  # words of a line
 _OPTION: Final = Lazy(r"^--?[A-Za-z]")
 _NAME: Final = Lazy(r"^[A-Za-z][\w:.-]{0,63}$")
@@ -123,6 +124,9 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
         code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
         return [] if code is None else [Restated(code, "code")]
     words = _line(program, deed, members)
+    script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
+    if isinstance(script, str):
+        words = [program, "eval", script, "0"]
     if len(words) < 2:
         return []
     found = [Restated(shlex.join(words[:_MOST]), "command")]
@@ -133,13 +137,17 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
             if said:
                 said = said[1:] if said[0] == program else said
                 found.append(Restated(shlex.join([program, *(word[:_LONGEST] for word in said[:_MOST])]), "command"))
-    if program == "redis-cli" and "redis." in (script := "\n".join(words[1:_MOST_SCRIPTS])):
-        scripts = (match.group() for match in _CALLED.finditer(script))
-        found += [
-            Restated(shlex.join([program, *_QUOTED.findall(script)]), "command")
-            for script in islice(scripts, _MOST_CALLED)
-        ]
     return found
+
+
+_APPLESCRIPTS: Final = frozenset({"osascript", "applescript", "jxa"})
+
+
+def as_applescript(tool: str, text: str) -> str:
+    """The command line that runs the text a tool for AppleScript is given; empty for every other tool."""
+    if _APPLESCRIPTS.isdisjoint(words_of(tool)) or text.startswith("osascript "):
+        return ""
+    return f"osascript -e {shlex.quote(text)}"
 
 
 def _cmdlet(members: Mapping[str, _Member]) -> Iterator[Restated]:
@@ -185,9 +193,7 @@ class _Member(NamedTuple):
 _BATCHES: Final = ("commands", "pipeline", "batch", "statements", "operations")
 _OF_CLUSTER: Final = frozenset({"kind", "namespace"})
 _MOST_CALLED: Final = 16
-_MOST_SCRIPTS: Final = 5  # words of a line that may be scripts
-_CALLED: Final = Lazy(r"""redis\.p?call\s*\([^)]{1,300}\)""")  # by a script that the server runs
-_QUOTED: Final = Lazy(r"""['"]([^'"]{1,200})['"]""")
+_LUA: Final = ("script", "lua", "luascript", "code", "source")  # of a script that a store is to run
 
 
 def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -> list[str]:
@@ -208,7 +214,8 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
     elif listed is None or not _RUNS.issuperset(deed[:1]):
         line += [word for word in deed if not _is_named(word, given)]
     if listed is not None:
-        line += [str(one)[:_LONGEST] for one in listed if isinstance(one, (str, int, float))]
+        longest = _LONGEST_SCRIPT if program == "redis-cli" else _LONGEST
+        line += [str(one)[:longest] for one in listed if isinstance(one, (str, int, float))]
     used = {*_WORDS, *_ACTIONS, *_SERVICES} if action is not None or listed is not None else set[str]()
     if program != "aws":
         for name in _PLAIN:

@@ -59,7 +59,8 @@ _SQL_TOOL: Final = frozenset({
 _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
-    "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex",
+    "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex", "osascript",
+    "applescript",
 })  # fmt: skip
 # Programs that a service runs for others, and what puts them there: `lambda_update`.
 _HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})

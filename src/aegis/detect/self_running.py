@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any, Final
 
 import orjson
@@ -93,7 +95,7 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         lines = (line.partition("=") for line in text.splitlines())
         return "", [_of_git(value) for key, _, value in lines if _GIT_RUNS.search(key.strip()) or "!" in value[:3]]
     if name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile"):
-        return "", [line[4:].strip() for line in _folded(text) if line[:4].upper() == "RUN "][:MOST_COMMANDS]
+        return "", list(_of_image(text))[:MOST_COMMANDS]
     if name == "justfile":
         return "", [line.strip().lstrip("@-") for line in _folded(text) if line[:1] in (" ", "\t")][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
@@ -199,9 +201,17 @@ def unleashed(place: Resource, written: Written) -> str:
     return "" if match is None else match.group().strip()
 
 
-# A function in the place of a program that takes passwords, which reads one or hands something on.
+# A function or an alias in the place of a program that takes passwords, which reads one, keeps or hands on what it is
+# given, or starts what lies where everybody can write.
+_TAKES_PASSWORDS: Final = r"(?:sudo|su|doas|pkexec|passwd|login|gpg2?|ssh|ssh-add|kinit)"
+_KEEPS: Final = (
+    r"(?:\bread\s|>>|>\s*[\"']?(?:~|\$|/(?:tmp|var|home|root|dev/shm|dev/tcp|Users)/|\.)|\b(?:tee|curl|wget|ncat?|socat)\s|"
+    r"\bscript\s+-|(?:^|[\s'\"=;])(?:/tmp|/var/tmp|/dev/shm)/)"
+)
 _SHADOWS: Final = Lazy(
-    r"(?m)(?:^|[;\s])(?:function\s+)?(?:sudo|su|doas|passwd|login|gpg|ssh-add)\s*\(\)\s*\{[^}]{0,600}(?:\bread\s+-|>>|\bcurl\b|\bnc\b)"
+    rf"(?m)(?:(?:^|[;\s]){_TAKES_PASSWORDS}\s*\(\)\s*\{{|(?:^|[;\s])function\s+{_TAKES_PASSWORDS}\s*(?:\(\)\s*)?[{{;\n])[^}}]*?{_KEEPS}|"
+    rf"(?:^|[;&\s])alias\s+(?:-\w+\s+)?{_TAKES_PASSWORDS}[= ]"
+    rf"(?:\$?'[^']*?{_KEEPS}|\$?\"(?:[^\"\\]|\\.)*?{_KEEPS}|/(?:tmp|var/tmp|dev/shm)/)"
 )
 
 
@@ -235,6 +245,38 @@ _FROM_STRANGER: Final = Lazy(r"(?m)^\s*(?:on:.*|-\s*|)\b(?:pull_request_target|w
 _OF_STRANGER: Final = Lazy(
     r"\bref:\s*[\"']?(?:\$\{\{\s*github\.(?:event\.pull_request\.head\.|head_ref)|refs/pull/)|gh\s+pr\s+checkout"
 )
+
+
+_INSTRUCTION: Final = Lazy(
+    r"(?i)^\s*(?:onbuild\s+)?(?:healthcheck\s+(?:--\S+\s+)*)?(?:run|cmd|entrypoint)\s+(?:--\S+\s+)*(\S.*)$"
+)
+_WAITS: Final = Lazy(r"^\S*\b(?:ba|z|da|k|a)?sh(?:\s+-[il]+|\s+--login)*\s*$")  # a shell for whoever starts the image
+_HEREDOC: Final = Lazy(r"<<-?\s*[\"']?(\w{1,64})[\"']?")
+
+
+def _goes_on(end: str, line: str) -> bool:
+    """Whether a line of a here-document is not the one that ends it."""
+    return line.strip() != end
+
+
+def _of_image(text: str) -> Iterator[str]:
+    """The command lines of a Dockerfile, as lines for a shell, in words and in here-documents."""
+    lines = iter(_folded(text))
+    for line in lines:
+        match = _INSTRUCTION.match(line)
+        if match is None:
+            continue
+        command = match.group(1)
+        words = parsed_json(command) if command[:1] == "[" else None
+        if isinstance(words, list):
+            command = shlex.join([one for one in words if isinstance(one, str)])
+        here = _HEREDOC.search(command)
+        if here is not None:  # up to the line that ends it
+            end = str(here.group(1))
+            command = "\n".join((command, *takewhile(partial(_goes_on, end), lines), end))
+            command = f"sh {command}" if command.startswith("<<") else command
+        if _WAITS.match(command) is None:
+            yield command
 
 
 def _scheduled(line: str) -> str:

@@ -43,6 +43,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     the key is not known, it is the `resource`.
     `hosts` says that the value is a URL or a host, whose resource is read from it.
     `always` says that nothing may be asked before the call in the loop that it stands in.
+    `program` is the one whose words the arguments are, where `runs` says that they are a command.
     `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
     """
 
@@ -51,6 +52,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     resource: Resource | None = None
     scope: EffectScope = "one"
     runs: Runs | None = None
+    program: str = ""
     of: tuple[int, ...] = ()
     keywords: tuple[str, ...] = ()
     mode: int | None = None

@@ -488,7 +488,7 @@ class _Program:
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
         fed = fed_to(parts, scope)
         for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
-            self._command(line)
+            self._command(f"{entry.program} {line}".lstrip())
             if fed:
                 self._command(f"printf %s {quote(fed)} | {line}")
 

@@ -127,7 +127,7 @@ _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
         "swift",
         r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b",
     ),
-    ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen)\s*\("),
+    ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen|redis\.p?call)\s*\("),
     ("julia", r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\bhomedir\(\)"),
     ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|\b\w+\s*:=\s*\w+\.\w+\("),
     (
@@ -172,7 +172,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
     "tsx": "typescript", "ts-node": "typescript", "php": "php", "ruby": "ruby", "irb": "ruby", "perl": "perl",
     "tinker": "php", "laravel": "php", "rails": "ruby", "django": "python",
-    "mongo": "javascript",
+    "mongo": "javascript", "redis-cli": "lua", "valkey-cli": "lua", "keydb-cli": "lua",
     "kotlin": "kotlin", "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
 }  # fmt: skip
 # Names that stand in other words as well (`trust`, `evaluate`, `escalate`): they count as words of their own.

@@ -9,7 +9,7 @@ from typing import Final
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.hosts import read_target
-from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.paths import is_secret_file, is_secret_place, names_secrets
 from aegis.detect.resources import host_place
 from aegis.detect.shell.catalogue import builtin_programs, of_kind
 from aegis.detect.shell.tree import MAX_SHELL, Command
@@ -127,6 +127,44 @@ def labels(commands: Sequence[Command]) -> list[Signalled]:
         if command.name == "ping" and any(one == "-p" and other[:1] == "$" for one, other in pairwise(command.args)):
             return [("shell.sends-secret", command.text[:80])]
     return []
+
+
+def uploaded(commands: Sequence[Command]) -> Iterator[ResourceEffect]:
+    """What sends the files that a search for names of secrets finds: `find . -name '*.env' -exec curl -T {} ...`."""
+    searches = [command for command in commands if _seeks_secrets(command)]
+    piped = {command.pipe for command in searches if command.pipe and not command.inside}
+    handed = any(command.inside for command in searches)
+    # Of these not the names go on, but what the files hold: `xargs tar c`, `find -exec cat {} +`.
+    read = {one.pipe for one in commands if one.pipe in piped and not _TAKES.isdisjoint(one.args)}
+    for command in commands if searches else ():
+        follows = command.pipe in piped or (handed and not command.inside)
+        starts = command in searches or (follows and command.name in FED)
+        words = " ".join(command.args).split() if starts else [command.name, *command.args] if follows else []
+        sends = any(word in _SENDS_FILES or (word in FETCHERS and _UPLOADS.search(command.text)) for word in words)
+        placed = starts or any("$" in arg for arg in command.args)
+        if (sends and placed) or (command.pipe in read and command.name in SENDERS):
+            yield ResourceEffect("send", "credential", "many", (), "", command.text[:80])
+
+
+_SENDS_FILES: Final = frozenset(
+    {"scp", "rsync", "rclone", "sftp", "ftp", "tftp", "nc", "ncat", "netcat", "socat", "mail"}
+)
+_UPLOADS: Final = Lazy(
+    r"\s-[A-Za-z]*[TFd](?:\s|[{$@\"'])|\s--(?:upload-file|form|data|json|post-file|body-file)|@[\"']?[{$]"
+)
+_SEARCHES: Final = frozenset({"find", "fd", "fdfind", "locate", "plocate", "ls", "git", "rg"})
+_NAMES: Final = frozenset({"-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex"})
+
+
+def _seeks_secrets(command: Command) -> bool:
+    """Whether a command prints the names of the files of secrets that a pattern stands for."""
+    args = command.args
+    if command.name not in _SEARCHES or (command.name == "git" and "ls-files" not in args):
+        return False
+    if command.name != "find":
+        return any(names_secrets(arg) for arg in args if arg[:1] != "-")
+    named = [at for at, arg in enumerate(args[:-1]) if arg in _NAMES and args[at - 1] not in {"!", "-not"}]
+    return any(names_secrets(args[at + 1]) for at in named)
 
 
 # Where the makers of well-known tools keep their installers: a host, or a host and where its paths begin.

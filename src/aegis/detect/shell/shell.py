@@ -43,6 +43,7 @@ from aegis.detect.shell.flow import (
     pipeline,
     searches_keys,
     substitutions,
+    uploaded,
 )
 from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
@@ -188,7 +189,7 @@ def analyse_shell(
     facts.signals.extend(substitutions(commands))
     facts.signals.extend(dropped(commands))
     facts.signals.extend(labels(commands))
-    facts.effects.extend(heeded(commands))
+    facts.effects.extend((*heeded(commands), *uploaded(commands)))
     facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in sweeps(commands))
     locked = locks_away(commands)
     if locked:

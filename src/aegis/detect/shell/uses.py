@@ -14,6 +14,7 @@ import re2
 from aegis.core.effects import RESOURCES, VERBS, EffectScope, Resource, Verb
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
+from aegis.detect.paths import names_secrets
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream
@@ -174,7 +175,7 @@ _IS_HERE: Final = Lazy(
 )
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad", "vital", "elsewhere",
+    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "secret-name",
 })  # fmt: skip
 
 
@@ -203,6 +204,8 @@ def is_of(kind: str, word: str) -> bool:
         return is_broad(word)
     if kind == "vital":
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
+    if kind == "secret-name":
+        return names_secrets(word)
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
