@@ -163,6 +163,7 @@ def cycles_of(imports: dict[str, set[str]]) -> list[list[str]]:
 def in_process() -> Iterator[Figure]:
     """What a harmless decision of an embedded gate crosses, in a thread as most frameworks run tools in."""
     crossed = Crossed()
+    counted: list[int] = []  # the least is the call's own: now and then something else falls due in its thread
 
     def decide() -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -174,6 +175,7 @@ def in_process() -> Iterator[Figure]:
                 sys.setprofile(crossed.watch)
                 decision = gate.decide(call)
                 sys.setprofile(None)
+                counted.append(crossed.calls)
                 if decision.outcome.word != "allow":
                     raise SystemExit("house: the harmless call was not allowed")
             gate.close()
@@ -182,7 +184,7 @@ def in_process() -> Iterator[Figure]:
     thread.start()
     thread.join()
     yield figure("decide", "modules crossed by a harmless in-process decide", crossed.modules)
-    yield Figure(name="calls", title="calls of our functions in it", value=crossed.calls)
+    yield Figure(name="calls", title="calls of our functions in it", value=min(counted))
 
 
 def over_http() -> Iterator[Figure]:
