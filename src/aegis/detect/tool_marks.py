@@ -330,8 +330,9 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
         yield "writable"
     is_bare = own <= known.members["switches"]
     held = words | member.above | (asked.words if is_bare else frozenset())
-    frail = known.members["frail"] | known.members["undoing"]
-    ends_frail = not held.isdisjoint(frail) and held.isdisjoint(known.members["holds"])
+    # What is switched off is what the switch or the object around it is called, not all that it stands in.
+    named = spoken(member.pointer.split("/")[-2]) if is_bare else words
+    ends_frail = named & (known.members["frail"] | known.members["undoing"]) and held.isdisjoint(known.members["holds"])
     if "negates" in kinds or "may" in kinds or ends_frail:
         return
     # `deletion_protection: false`, `mfa: {enabled: false}`, and `enabled: false` said to what protects.

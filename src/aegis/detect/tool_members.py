@@ -57,10 +57,8 @@ def members_of(given: Mapping[str, Any]) -> list[Member]:
         if isinstance(value, dict) and value and depth < _DEEPEST:
             called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
             for key, inner in value.items():
-                meaning = plain(str(key)) if called is not None else ""
-                if meaning not in _BARE:
-                    waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
-                if called is not None and meaning in _HELD:  # `{"name": "x", "value": y}`
+                waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
+                if called is not None and plain(str(key)) in _HELD:  # `{"name": "x", "value": y}`
                     waiting.append((f"{pointer}/{escape(str(key))}", called, above | words, inner, depth + 1))
         elif isinstance(value, list) and depth < _DEEPEST:
             waiting.extend((f"{pointer}/{at}", name, above, inner, depth + 1) for at, inner in enumerate(value))
@@ -74,7 +72,6 @@ _KEYS: Final = (
     "feature", "config",
 )  # fmt: skip
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
-_BARE: Final = frozenset({"parametervalue"})  # that mean nothing without the name beside them
 
 
 @lru_cache(maxsize=8_192)

@@ -11,7 +11,7 @@ from aegis.detect.built_sql import built_statements
 from aegis.detect.code import LANGUAGES, MAX_CODE, CodeLanguage, analyse_code, parse_code
 from aegis.detect.facts import Effort
 from aegis.detect.languages.calls import builtin_calls
-from aegis.detect.languages.syntax import language_of
+from aegis.detect.languages.syntax import language_of, spelled
 from aegis.detect.queries import query_effects
 
 _FOUND = [(file.languages[0], one.code, one.effect) for file in builtin_calls() for one in file.examples.found]
@@ -120,3 +120,10 @@ def test_signs_are_read_once(language: CodeLanguage, piece: str) -> None:
     analyse_code(head + piece * (MAX_CODE // 2 // len(piece)), language, short)
     analyse_code((head + piece * MAX_CODE)[:MAX_CODE], language, long)
     assert Effort().left - long.left <= 3 * (Effort().left - short.left)
+
+
+def test_what_stands_in_a_literal_is_not_rewritten() -> None:
+    page = "<?php system($_GET['c']); ?>"
+    for quoted in (f'"{page}"', f"`{page}`"):
+        program = f"""require('fs').writeFileSync('public/x.php', {quoted}); show(process['e' + "nv"])"""
+        assert spelled(program, "javascript") == program.replace("""process['e' + "nv"]""", "process.env")

@@ -136,7 +136,10 @@ _JOINED: Final = {sign: Lazy(rf"[A-Za-z]?{_LITERAL}(?:\s*{sign}\s*{_LITERAL})*")
 _MAY_JOIN: Final = {sign: Lazy(rf"[\"']\s*{sign}\s*[\"']") for sign in _JOINED}
 _FILLED_OR_ESCAPED: Final = frozenset("\\$#{`")
 _BINDS_CLOSER: Final = frozenset(".[(%*")  # behind the last literal, which is its alone
-_BY_NAME: Final = Lazy(r"([\w$]+|[)\]])\[\s*(?:\"([A-Za-z_$][\w$]*)\"|'([A-Za-z_$][\w$]*)')\s*\]")
+# What stands in a literal or a template is no member of the program: it is matched first, and stays.
+_BY_NAME: Final = Lazy(
+    rf"{_LITERAL}|`(?:[^`\\]|\\.)*`" r"|([\w$]+|[)\]])\[\s*(?:\"([A-Za-z_$][\w$]*)\"|'([A-Za-z_$][\w$]*)')\s*\]"
+)
 _NO_OWNERS: Final = frozenset({"return", "typeof", "case", "in", "of", "else", "void", "await", "yield", "default"})
 
 
@@ -167,7 +170,7 @@ def _joined(match: Any) -> str:
 
 def _member(match: Any) -> str:
     owner, name = match.group(1), match.group(2) or match.group(3)
-    return match.group() if owner in _NO_OWNERS else f"{owner}.{name}"
+    return match.group() if owner is None or owner in _NO_OWNERS else f"{owner}.{name}"
 
 
 # What calls of libraries make of their arguments

@@ -245,14 +245,12 @@ _SENDS_OUT: Final = Lazy(
 _OF_STORES: Final = Lazy(
     r"(?i)azure|amazonaws|googleapis|vault|hashicorp|microsoft|windows\.net|onepassword|1password|doppler"
 )
-# Columns that leave a database for nobody, and what takes rows to a host with a name, to a room or by FTP.
+# Columns that leave a database for nobody, and what takes rows to a room or to a server for files.
 _PRIVATE_COLUMNS: Final = Lazy(
     r"(?i)[\s\"'`,.(](?:card_?number|card_?cvv|cvv2?|ssn|social_security(?:_number)?|password_hash|totp_secret|mfa_secret)[\s\"'`,)]"
 )
 _ASKS_ROWS: Final = Lazy(r"(?i)[\"'`]\s*select\s")
-_TAKES_OUT: Final = Lazy(
-    r"(?is)(?:\b|->|\.)(?:post|put|upload\w*|files_?upload\w*|chat_?postMessage)\s*\(.*|https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu)\b.*"
-)
+_HANDS_OUT: Final = Lazy(r"(?i)\bfiles_?upload\w*\s*\(|chat[._]?postMessage|\bftp\w*(?:->|\.)(?:put|stor\w*)\s*\(")
 # The settings of a guard against harmful programs, and what switches one of them off.
 _OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
 _SWITCHES_OFF: Final = Lazy(
@@ -291,7 +289,11 @@ def told_together(
         others = [match.group() for match in _ELSEWHERE.finditer(text) if not _OF_STORES.search(match.group())]
         if others:
             found.append(ResourceEffect("send", "credential", "all", (), "", text[:_SHOWN]))
-    if _PRIVATE_COLUMNS.search(text) and _ASKS_ROWS.search(text) and _TAKES_OUT.search(text):
+    if (
+        _PRIVATE_COLUMNS.search(text)
+        and _ASKS_ROWS.search(text)
+        and (_HANDS_OUT.search(text) or (_SENDS_OUT.search(text) and _ELSEWHERE.search(text)))
+    ):
         found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
