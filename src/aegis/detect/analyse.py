@@ -25,7 +25,7 @@ from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
 from aegis.detect.restated import Restated, as_applescript
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, loosened
+from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, loosened, sends_out
 from aegis.detect.structured import requested
 from aegis.detect.tool_files import language_by_ending, put_at
 
@@ -364,6 +364,9 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         loose = "" if language else loose_start(place.resource, programs)
         if loose:
             found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
+        sent = "" if language else sends_out(place.resource, programs)
+        if sent:
+            found.effect(ResourceEffect("send", "repository", "one", (), "", sent), named)
         setting = loosened(place.resource, written)
         if setting:
             found.effect(ResourceEffect("disable", "trust", "one", (), "", setting), named)

@@ -11,7 +11,7 @@ from aegis.detect.quick import one_of, remembered
 
 _FILES_OF_SECRETS: Final = (
     r"(?i)(?:^|[/\\])(?:"
-    r"etc[/\\]kubernetes[/\\](?:[\w.-]+\.conf$|pki[/\\].*\.key$)|etc[/\\](?:ssl|pki[/\\]tls)[/\\]private[/\\]"
+    r"etc[/\\]kubernetes[/\\](?:[\w.-]+\.conf$|pki[/\\].*\.key$)|etc[/\\]rancher[/\\]\w+[/\\](?:k3s|rke2)\.yaml$|etc[/\\](?:ssl|pki[/\\]tls)[/\\]private[/\\]"
     r"|letsencrypt[/\\](?:live|archive)[/\\].*privkey|etc[/\\](?:wireguard|openvpn|ipsec\.d)[/\\].*(?:\.conf|\.key|secrets)$"
     r"|var[/\\]lib[/\\]jenkins[/\\]secrets[/\\]|(?:recentservers|sitemanager|confcons)\.xml$|winscp\.ini$"
     r"|consolehost_history\.txt$|etc[/\\]ssh[/\\]ssh_host_\w+_key$|(?:^|[/\\])dev[/\\]k?mem$"
@@ -23,7 +23,7 @@ _FILES_OF_SECRETS: Final = (
     r"|windows[/\\](?:system32[/\\]config|repair)[/\\](?:sam|system|security)|ntds\.dit$"
     r"|Login Data$|cookies\.sqlite$|logins\.json$|key[34]\.db$|wallet\.dat$|service[_-]account.*\.json$"
     r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|[^/\\]*(?:key|priv|secret|ec2|aws|prod|root|server)[^/\\]*\.pem$|.*\.(?:p12|pfx|keystore|jks|ppk|kdbx)$"
-    r"|secrets[/\\]kubernetes\.io[/\\]|\.terraform\.d[/\\]credentials|\.config[/\\](?:gh[/\\]hosts\.yml|op[/\\]|rclone[/\\]rclone\.conf)"
+    r"|run[/\\]secrets[/\\][^/\\]+$|serviceaccount[/\\](?:token$|[^/\\]*\*)|\.terraform\.d[/\\]credentials|\.config[/\\](?:gh[/\\]hosts\.yml|op[/\\]|rclone[/\\]rclone\.conf)"
     r"|\.cargo[/\\]credentials|\.gem[/\\]credentials|\.composer[/\\]auth\.json|\.m2[/\\]settings-security\.xml|\.claude[/\\]\.credentials"
     r"|\.local[/\\]share[/\\]keyrings[/\\]|Library[/\\]Keychains[/\\]|ansible[_-]vault[_-]pass\w*$|\.vault_pass\w*$|\.s3cfg$|\.boto$"
     r"|passwords?\.(?:txt|csv|xlsx?|kdbx?)$|\.aws[/\\]sso[/\\]cache[/\\]|\.rhosts$|\.smbcredentials$|\.cifs-credentials$"
@@ -36,7 +36,13 @@ _FILES_OF_SETTINGS: Final = (
     r"\.my\.cnf|\.s3cfg|\.boto|wp-config\.php|config[/\\]master\.key|[\w-]{1,80}\.tfstate(?:\.backup)?|tomcat-users\.xml|unattend\.xml)$"
 )
 _SETTINGS: Final = one_of(_FILES_OF_SETTINGS)
-_TEMPLATES: Final = one_of(r"(?i)\.env\.(?:example|sample|template|dist|defaults?|tpl|test|ci|schema)$")
+_TEMPLATES: Final = one_of(
+    r"(?i)\.env\.(?:example|sample|template|dist|defaults?|tpl|test|ci|schema)$"
+    r"|(?:^|[/\\])(?:__fixtures__|testdata|(?:tests?|specs?)[/\\](?:[\w.-]+[/\\])*fixtures)[/\\]"
+)
+# What editors and people call a copy that they keep beside a file, or that an editor left there.
+_COPY: Final = r"(?i)(?:~|\.(?:sw[op]|bak|old|orig|save|backup|copy))$"
+_ORIGINAL: Final = Lazy(r"(?i)^(.*[/\\])?(\.)?([^/\\]+?)(?:~|\.(?:sw[op]|bak|old|orig|save|backup|copy))$")
 
 
 _SECRET_PLACE: Final = one_of(
@@ -69,7 +75,7 @@ _RANGE: Final = Lazy(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$
 _ODDITY: Final = r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
 _ODD: Final = one_of(_ODDITY)
 # All that a path of ASCII needs to be looked at closely: the name of a secret, or a way to spell another path.
-_NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{", _FILES_OF_SETTINGS)
+_NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{", _FILES_OF_SETTINGS, _COPY)
 
 
 @remembered
@@ -107,7 +113,9 @@ def is_secret_file(path: str) -> bool:
     notable = _NOTABLE(path)
     if not notable and path.isascii():
         return False
-    return 0 in notable or any(map(_SECRET, respelled(path)))
+    if 0 in notable and not _SETTINGS(path):
+        return True
+    return any(_SECRET(name) and not (_SETTINGS(name) and _TEMPLATES(name)) for name in (path, *respelled(path)))
 
 
 _NAMES_OF_SECRETS: Final = Lazy(
@@ -128,19 +136,23 @@ def is_settings_file(path: str) -> bool:
     Such a file can be one of secrets too; where both are asked, what is done with it decides: what only reads it is a
     question to a person, and what sends it away sends a secret.
     """
-    if len(path) > LONGEST or "." not in path:
+    if len(path) > LONGEST or "." not in path or is_wild(path):
         return False
-    name = [path, *respelled(path)][-1] if _NOTABLE(path) or not path.isascii() else path
-    return bool(_SETTINGS(name)) and not _TEMPLATES(name) and not is_wild(path)
+    names = [path, *respelled(path)] if _NOTABLE(path) or not path.isascii() else [path]
+    return any(_SETTINGS(name) and not _TEMPLATES(name) for name in names)
 
 
 # A path as people write it: from a root, a home or a folder on, with nothing in it that another reader would undo.
 _PLAIN_PATH: Final = Lazy(r"^(?:~|[A-Za-z]:)?[/\\]?[\w.@+,=()~#-][\w.@+,=()~# /\\-]*$")
 
 
+_DEVICE: Final = "\\\\?\\"  # before a path of Windows that nothing else is to be made of
+
+
 @remembered
 def is_plain_path(text: str) -> bool:
     """Whether a text is nothing but a path, written as people write paths, that climbs nowhere."""
+    text = text.removeprefix(_DEVICE)
     if len(text) > LONGEST or "//" in text or "\\\\" in text or text != text.strip():
         return False
     parts = text.replace("\\", "/").split("/")
@@ -151,7 +163,7 @@ def respelled(path: str) -> list[str]:
     """The plain spellings of a path that is written in another one; empty for a path that is plain itself.
 
     Braces are spread, empty and `.` segments left out, `..` carried out, another name of the root taken off; of a
-    pattern with wildcards the files among `KNOWN_SECRETS` that it matches.
+    pattern with wildcards the files among `KNOWN_SECRETS` that it matches, and of a copy what it is a copy of.
     """
     if len(path) > LONGEST:
         return []
@@ -160,6 +172,9 @@ def respelled(path: str) -> list[str]:
         plain = plain_path(word)
         found[plain] = None
         found.update(dict.fromkeys(matched(plain, KNOWN_SECRETS)))
+        if (copy := _ORIGINAL.match(plain)) is not None:  # an editor hides what it keeps
+            folder, dot, name = (part or "" for part in copy.groups())
+            found.update({folder + name: None, folder + dot + name: None})
     found.pop(path, None)
     return list(found)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, Final
 
 import orjson
@@ -19,6 +19,7 @@ import yaml
 from aegis.core.effects import Resource
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
+from aegis.detect.hosts import is_local, read_target
 from aegis.detect.resources import place_of
 from aegis.detect.tool_files import language_by_ending
 
@@ -86,7 +87,10 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
     quoted = _QUOTED_IN.get(name.rpartition(".")[2] if name.endswith(_BY_ENDING) else name)
     if quoted is not None:
-        return "", [_words(match) for match in quoted.finditer(text)][:MOST_COMMANDS]
+        commands = [_words(match) for match in quoted.finditer(text)]
+        if name == "jenkinsfile":
+            commands += [f"docker run {_unquoted(match.group(1))} image" for match in _AGENT.finditer(text)]
+        return "", commands[:MOST_COMMANDS]
     if name.endswith((".js", ".cjs", ".mjs")):
         return "javascript", [text]
     if name in _RUBY or name.endswith(".gemspec"):
@@ -99,7 +103,9 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name == "justfile":
         return "", [line.strip().lstrip("@-") for line in _folded(text) if line[:1] in (" ", "\t")][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
-        return "", [line.strip().lstrip("@-+") for line in _folded(text) if line.startswith("\t")][:MOST_COMMANDS]
+        return "", list(islice(_of_make(_folded(text)), MOST_COMMANDS))
+    if name.endswith(".rules") and place == "startup":
+        return "", [_unquoted(match.group(1)) for match in _OF_DEVICES.finditer(text)][:MOST_COMMANDS]
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
         lines = (line.partition("=") for line in _folded(text))
         return "", [value.strip(" -@+!") for key, _, value in lines if key.strip().lower() in _SECTIONS][:MOST_COMMANDS]
@@ -152,6 +158,54 @@ def _words(match: Any) -> str:
     texts = [part.strip("\"'") for part in _PARTS.findall(match.group())]
     plain = [text.replace('\\"', '"').replace("\\n", "\n") for text in texts]
     return plain[0] if len(plain) == 1 else shlex.join(plain)
+
+
+def _unquoted(text: str) -> str:
+    """What stands in quotation marks, one or three, with quoted quotation marks as they are meant."""
+    return text.strip("\"'").replace('\\"', '"')
+
+
+# What a pipeline in Groovy starts its container with, and the programs of a table of devices (udev(7)).
+_AGENT: Final = Lazy(rf"\bargs\b\s*\(?\s*({_TEXT})")
+_OF_DEVICES: Final = Lazy(r"\b(?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*(?:[+:]?=|==)\s*(\"(?:[^\"\\\n]|\\.)*\")")
+
+_SET_IN_MAKE: Final = Lazy(r"^(?:export\s+|override\s+)*([A-Za-z]\w*)\s*(?::{0,3}|\?|\+)=\s*(.*?)\s*$")
+_USED_IN_MAKE: Final = Lazy(r"\$[({]([A-Za-z]\w*)[)}]")
+_MADE_OF: Final = 4  # definitions that a name is followed through
+# Names that make, its rules or whoever calls it give a value (GNU make, 10.3 and 7.2.5); these are told as unknown.
+_GIVEN_TO_MAKE: Final = frozenset({
+    "AR", "AS", "CC", "CXX", "CPP", "FC", "LD", "LEX", "YACC", "MAKE", "CURDIR", "SHELL", "MAKEFLAGS", "MAKEFILE_LIST",
+    "HOME", "PWD", "USER", "PATH", "TMPDIR", "RM", "DESTDIR", "PREFIX", "prefix", "MAKECMDGOALS",
+})  # fmt: skip
+
+
+def _of_make(lines: Sequence[str]) -> Iterator[str]:
+    """The command lines of a makefile, with the values of its own names; one that nothing sets is empty."""
+    known: dict[str, str] = {}
+    others = False
+    for line in lines:
+        match = None if line.startswith("\t") else _SET_IN_MAKE.match(line)
+        if match is not None and len(match.group(2)) <= _LONGEST_VALUE:
+            known.setdefault(match.group(1), match.group(2))
+        others = others or line.startswith(("include ", "-include ", "define ", "sinclude "))
+    for line in lines:
+        if not line.startswith("\t"):
+            continue
+        text = line
+        for _ in range(_MADE_OF):
+            if "$" not in text or len(text) > MAX_FLOW:
+                break
+            text = _USED_IN_MAKE.sub(
+                lambda use: known.get(use.group(1), _unset(use.group(1), others or not known)), text
+            )
+        yield text.replace("$$", "$").strip().lstrip("@-+")
+
+
+_LONGEST_VALUE: Final = 512
+
+
+def _unset(name: str, others: bool) -> str:
+    return f"${{{name}}}" if others or name in _GIVEN_TO_MAKE else ""
 
 
 def _of_git(value: str) -> str:
@@ -219,6 +273,28 @@ def loosened(place: Resource, written: Written) -> str:
     """What a file that is written takes away of the care that others trust in; empty for nothing."""
     shadow = _SHADOWS.search(written.flow.text[:MAX_FLOW]) if place == "startup" else None
     return unguarded(written) or unleashed(place, written) or ("" if shadow is None else shadow.group().strip())
+
+
+# A file, or what a program is given, that a command sends to a host (curl(1), GNU Wget's manual).
+_SENDS: Final = Lazy(
+    r"\b(?:curl|wget)\b[^\n;|&]*?\s(?:-[A-Za-z]{0,6}T|--upload-file|-[A-Za-z]{0,6}F\s*\S+=@|--form[ =]\S+=@|"
+    r"-[A-Za-z]{0,6}d\s*@|--data(?:-binary|-raw|-ascii)?[ =]@|--post-file|--body-file)[^\n;|]*"
+)
+_ADDRESS: Final = Lazy(r"https?://[^\s\"'<>|;&)]{1,300}")
+_TO_PEOPLE: Final[frozenset[Resource]] = frozenset({"hook", "agent-settings"})
+
+
+def sends_out(place: Resource, programs: Sequence[str]) -> str:
+    """The command by which a hook hands files, or what it is given, to a host of others; empty for none."""
+    if place not in _TO_PEOPLE:
+        return ""
+    for program in programs:
+        for sent in _SENDS.finditer(program):
+            asked = _ADDRESS.search(sent.group())
+            target = None if asked is None else read_target(str(asked.group()))
+            if target is not None and "." in target.host and not is_local(target) and not _NEAR.search(asked.group()):
+                return str(sent.group())
+    return ""
 
 
 def gives_secrets(written: Written) -> bool:

@@ -373,6 +373,32 @@ def spelled(text: str, decoded: bool) -> bool:
 # Checks that read the whole text in which something was found, and know whether it was decoded.
 TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": active, "spelled": spelled}
 
+
+def tabled(data: bytes) -> Span | None:
+    """The rows of a table whose head names a column of passwords, where one of the first says one that was chosen."""
+    start = 0
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines[:_MOST_LINES]):
+        start += len(line) + 1
+        sign = max((b",", b";", b"\t"), key=line.count)
+        names = [name.strip(b' "\r').lower() for name in line.split(sign)] if len(line) <= _LONGEST_HEAD else []
+        places = [place for place, name in enumerate(names) if name.rpartition(b"_")[2] in _PASSWORDS]
+        if len(names) < 2 or not places:
+            continue
+        for row in lines[number + 1 : number + 1 + _FIRST_ROWS]:
+            cells = row.split(sign)
+            given = [cells[place].strip(b' "\r').decode("utf-8", "replace") for place in places if place < len(cells)]
+            if any(len(value) >= _LEAST_CHOSEN and mixed(value) and not is_usual(value) for value in given):
+                return Span(start, len(data), sure=True)
+    return None
+
+
+_MOST_LINES: Final = 1_024
+_LONGEST_HEAD: Final = 512
+_FIRST_ROWS: Final = 4
+_LEAST_CHOSEN: Final = 6
+_PASSWORDS: Final = frozenset({b"password", b"passwd", b"passphrase", b"passwort", b"pwd", b"senha"})
+
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
 SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "addressed": addressed,
@@ -380,6 +406,7 @@ SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {
     "hands_over": hands_over,
     "likely_order": find_likely,
     "runs_remote": runs_remote,
+    "tabled": tabled,
     "takes": takes,
     "turns": turns,
     "unbinds": unbinds,
@@ -404,10 +431,21 @@ _OWN_FILE: Final = Lazy(
     r"^(?i:file)://(?:localhost)?((?:/[a-zA-Z](?::|%3[aA]))?/(?:home|Users|work|workspaces?|src|srv|repos?|projects|w)"
     r"(?:/(?:[\w@+ -][\w.@+ -]{0,100}|\.(?:github|vscode|idea|gitlab|storybook|husky)))+)$"
 )
+# A file on a server of one's own network: named by one word, by its place in a company or by a private address, and no
+# share by which a machine is administrated.
+_OWN_SHARE: Final = Lazy(
+    r"(?i)^\\\\(?:[\w-]+|(?:[\w-]+\.)+(?:local|internal|lan|intra|corp)|"
+    r"(?:[\w-]+\.)*(?:ad|corp|int|intern|internal|intra|lan|office)\.(?:[\w-]+\.)+[a-z]+|"
+    r"10(?:\.\d+){3}|192\.168(?:\.\d+){2}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d+){2})"
+    r"(?:\\[\w@+][\w.@+,() -]*)+\\?$"
+)
+_NO_SERVER: Final = ("\\\\localhost\\", "\\\\pipe\\", "\\\\tsclient\\")
 
 
 def wraps(text: str, start: int, end: int) -> bool:
     """Whether a stream wrapper stands where a file name belongs, and is no file of Cypher's own folder."""
+    if _OWN_SHARE.match(text) is not None and not text.lower().startswith(_NO_SERVER):
+        return False
     if _OWN_DIRECTORY.match(text[start : end + SURROUNDING]) is not None:
         return False
     own = _OWN_FILE.match(text) if start == 0 and len(text) < end + SURROUNDING else None

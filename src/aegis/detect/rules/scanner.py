@@ -367,9 +367,10 @@ class Scanner:
         checks = checks or Checks()
         data = text.encode("utf-8", "replace")
         judged = bool(rule.check or rule.entropy)
-        found: list[tuple[int, int]] = []
-        first = self._first[rule.id]
-        for index in range(first, first + len(rule.patterns)):
+        first, finds = self._first[rule.id], SPAN_CHECKS.get(rule.check)
+        whole = None if finds is None else finds(data)
+        found = [] if whole is None else [(whole.start, whole.end)]
+        for index in range(first, first + len(rule.patterns)) if finds is None else ():
             compiled, group = self._confirming(index)
             for match in compiled.finditer(data):
                 checks.left -= judged

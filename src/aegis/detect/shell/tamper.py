@@ -64,7 +64,7 @@ def _joins_group(name: str, args: tuple[str, ...]) -> str:
 _POWER: Final = frozenset({"account", "group", "library"})
 _POWERFUL: Final = Lazy(
     r"(?:^|/)(?:authorized_keys2?|rc\.local|\.git/hooks/[^/]+|\.ssh/rc|\.rhosts|hosts\.equiv|modprobe\.d/[^/]+|"
-    r"udev/rules\.d/[^/]+|launchdaemons/[^/]+|library/startupitems/.+|emond\.d/rules/[^/]+)$"
+    r"launchdaemons/[^/]+|library/startupitems/.+|emond\.d/rules/[^/]+)$"
 )
 # Places whose files run things, and that people edit every day.
 _STARTING: Final = frozenset({"startup", "service", "task"})

@@ -6,7 +6,7 @@ A rule of these families says what was found; where the call takes it decides wh
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -127,7 +127,7 @@ def answer_data(
         return findings, []
     away = leaves(case, options)
     # What a forge shows stays there for whoever reads it: names of people belong into it, secrets do not.
-    shown = not away and is_shown(case.tool)
+    shown = not away and (is_shown(case.tool) or is_committed(case.tool, case.arguments))
     outcomes = {
         category: _OUTCOMES[options.egress if away or (shown and category == "secret") else options.inside]
         for category in DATA
@@ -165,6 +165,20 @@ _SHOWN: Final = frozenset({
 def is_shown(tool: str) -> bool:
     """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
     return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
+
+
+_OF_FORGES: Final = (
+    frozenset({"owner", "repo"}),
+    frozenset({"project_id", "branch"}),
+    frozenset({"repository", "branch"}),
+)
+_COMMITS: Final = frozenset({"commit", "push"})
+
+
+def is_committed(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call puts what it is given into a repository on a forge, where it stays in the history."""
+    names = arguments.keys()
+    return any(names >= one for one in _OF_FORGES) and (writes_by_name(tool) or not _COMMITS.isdisjoint(words_of(tool)))
 
 
 def leaves(case: Case, options: ContentOptions) -> bool:
