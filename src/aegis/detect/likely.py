@@ -38,6 +38,13 @@ _NUMBER: Final = Lazy(r"^-?\d{1,15}(?:\.\d{1,15})?$")
 _NETWORK: Final = Lazy(r"^\d{1,3}(?:\.\d{1,3}){3}/(\d{1,2})$")
 _NUMERIC: Final = frozenset("-0123456789")
 _SIZES: Final = ((10, "unit"), (100, "ten"), (1_000, "hundred"), (10_000, "thousand"), (1_000_000, "many"))
+# An address where everybody can have one: of a customer or of a stranger, which the name of its member tells alone.
+_OF_A_PERSON: Final = Lazy(
+    r"(?i)^\s*[\w.+-]{1,64}@(?:gmail|googlemail|yahoo|ymail|outlook|hotmail|live|msn|icloud|me|aol|gmx|web|mail|yandex|"
+    r"proton|protonmail|pm|tutanota|tuta|fastmail|zoho|libero|orange|free|wanadoo|qq|163|126|naver|hey)"
+    r"\.(?:com|net|org|de|at|ch|fr|it|es|me|ru|io|co|uk|jp|br|in|co\.(?:uk|jp|in)|com\.(?:br|au|mx))\s*$"
+)
+FREE: Final = "#person"
 _BARE: Final = frozenset({  # tokens that say something by the name of their member alone
     "n0", "n1", "negative", "part", "unit", "ten", "hundred", "thousand", "many", "millions", "written", "empty",
     "nothing", "[]", "{}", "true", "false", "#some", "#several",
@@ -154,7 +161,7 @@ def features_of(tool: str, arguments: Mapping[str, Any]) -> set[tuple[str, str, 
     """Every feature of a call, as kind and words: what weights are learned for."""
     found = {("tools", word, "") for word in words_in(tool)}
     for one in values_of(arguments):
-        found.update(("values", token, "") for token in one.tokens)
+        found.update(("values", token, "") for token in one.tokens if token != FREE)
         found.update(("members", word, token) for word in words_in(one.name) for token in one.tokens)
     return found
 
@@ -213,6 +220,8 @@ def _tokens(value: str) -> tuple[str, ...]:
             return ("network", f"/{network.group(1)}")
     if value[0] == "-":  # an option of a program, which is no name of what it is done to
         return ("option",)
+    if "@" in value and _OF_A_PERSON.match(value) is not None:
+        return ("mail", FREE)
     lowered = value.lower()
     plain = lowered.translate(_BLANKS) if lowered.isascii() else "".join(_letter(char) for char in lowered)
     words = plain.split()
