@@ -136,7 +136,8 @@ class Sign(_Member, frozen=True, kw_only=True):
 class InterpreterOptions(_Member, frozen=True, kw_only=True):
     """How an interpreter is given its program, by its options: written out, as a file, as the name of a module.
 
-    Options of `value` take a value that is no program. Where `operand` is false, no operand is the file of one.
+    Options of `value` take a value that is no program; with one of `check` it only says whether it could run what it
+    reads. Where `operand` is false, no operand is the file of one.
     """
 
     language: ProgramLanguage = "other"
@@ -144,6 +145,7 @@ class InterpreterOptions(_Member, frozen=True, kw_only=True):
     file: frozenset[str] = frozenset()
     value: frozenset[str] = frozenset()
     module: frozenset[str] = frozenset()
+    check: frozenset[str] = frozenset()
     operand: bool = True
 
 

@@ -84,6 +84,7 @@ _LOCKED: Final = frozenset({"000", "0000", "0", "a-rwx", "a=", "ugo-rwx", "ugo="
 _SOCKETS: Final = frozenset({"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"})
 _EDITORS: Final = of_kind("edits-in-place")
 _NOTHING: Final = frozenset({"empty", "blank", "emptydir", "empty_dir", "empty-dir", "null"})  # names of empty folders
+_NEW_FOLDER: Final = ("$(mktemp -d", "`mktemp -d")
 _MIRRORS: Final = ("/backup", "/exports", "/home/", "/media", "/mnt", "/srv", "/var/backups")  # copies
 
 
@@ -113,7 +114,7 @@ def _empties_target(args: tuple[str, ...]) -> bool:
     if len(places) < 2 or tries or not any(arg.startswith("--del") for arg in args):
         return False
     target, source = places[-1].rpartition(":")[2], places[-2].rstrip("/").rsplit("/", 1)[-1].lower()
-    if target.startswith("/") and source in _NOTHING:
+    if target.startswith("/") and (source in _NOTHING or source.startswith(_NEW_FOLDER)):
         return True
     return (is_vital(target) or _is_root(target)) and not target.startswith(_MIRRORS)
 
@@ -145,9 +146,14 @@ def _edits(arg: str) -> bool:
 
 
 _DEVICE: Final = Lazy(r"^(?:of=)?/dev/(?:sd|hd|nvme|vd|xvd|mmcblk|disk|mapper/|md|dm-|k?mem$|port$)\w*")
+_UNKNOWN_DEVICE: Final = Lazy(r"^(?:of=)?/dev/[$`]")  # whichever disk a variable or another command names
 _PARTITIONERS: Final = of_kind("partitioner")
+# What `mkfs` of a file system only tries out with a letter that means something else to another one.
+_MKFS_FLAGS: Final = frozenset("FKQcfqv")
+_TRIES: Final = {"xfs": "N", "ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n", "": "n"}
 _LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J"})
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
+_ALL_BUT: Final = Lazy(r"^(?:!$|!\(|\^[\w.*-]|\*~.)")  # everything of a folder but what the rest of the pattern names
 _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
@@ -180,15 +186,20 @@ def destroys(command: Command) -> list[str]:
     if name in DELETERS:
         signal = _delete(args)
         return [signal] if signal else []
-    if name in _PARTITIONERS or name.startswith("mkfs."):
+    if name.startswith(("mkfs.", "mke2fs")) or name == "mkfs":
+        tries = _TRIES.get(name.partition(".")[2], "-")
+        flags = _MKFS_FLAGS.union(tries)
+        tried = any(arg[:1] == "-" and tries in arg[1:] and flags.issuperset(arg[1:]) for arg in args)
+        return [] if tried or not any(map(_overwrites, args)) else ["shell.destroy"]
+    if name in _PARTITIONERS:
         listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
-        harmless = bool(listing & set(args)) or not any(writes_device(arg) for arg in args)
+        harmless = bool(listing & set(args)) or not any(map(_overwrites, args))
         harmless = harmless or (
             name == "wipefs" and not any(arg.startswith(("-a", "-o", "--all", "--off")) for arg in args)
         )
         return [] if harmless else ["shell.destroy"]
     if name == "dd":
-        return ["shell.destroy"] if any(arg.startswith("of=") and writes_device(arg) for arg in args) else []
+        return ["shell.destroy"] if any(arg.startswith("of=") and _overwrites(arg) for arg in args) else []
     if name == "kill":
         return ["shell.destroy"] if args[-1:] == ("-1",) and len(args) > 1 else []
     if name == "truncate":
@@ -196,6 +207,10 @@ def destroys(command: Command) -> list[str]:
     if name == "mv" and len(args) > 1 and any(_is_root(arg) for arg in args[:-1]):
         return ["shell.destroy"] if args[-1] == "/dev/null" or args[0] in {"/*", "/"} else []
     return []
+
+
+def _overwrites(operand: str) -> bool:
+    return writes_device(operand) or _UNKNOWN_DEVICE.match(operand) is not None
 
 
 def writes_device(target: str) -> bool:
@@ -275,6 +290,8 @@ def finds(command: Command) -> list[str]:
     if opens and (_is_root(where) or is_vital(where)) and not _BY_NAME & set(args):
         return [SIGNAL]
     removes = ends or "-delete" in args or bool(started & DELETERS)
+    if "-delete" in args and not _NAMING.isdisjoint(args) and _NAMING.isdisjoint(args[: args.index("-delete")]):
+        return ["shell.destroy" if _is_root(where) else "shell.delete-all"]  # no test keeps what is gone before it
     if removes and started & _ENCRYPTORS:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NARROWING & set(args):
@@ -398,7 +415,7 @@ def _delete(args: tuple[str, ...]) -> str:
             continue
         if (_is_root(arg) and (recursive or arg.endswith("*"))) or unguarded or writes_device(arg):
             return "shell.destroy"
-        if recursive and arg in _WHOLE:
+        if recursive and (arg in _WHOLE or _ALL_BUT.match(arg)):
             return "shell.delete-all"
     return ""
 

@@ -108,6 +108,8 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
         elif word[:1] == "-" or (word[:1] == "+" and language == "shell"):
             if word in {"--version", "--help"}:
                 return found
+            if word in options.check or (word[1:].isalpha() and any(f"-{letter}" in options.check for letter in word)):
+                return []
         elif word == "0" and command.fed:
             continue  # the grammar reads the descriptor of a redirection (`sh 0< x`) as a word
         elif name in AWKS:

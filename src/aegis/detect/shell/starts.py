@@ -319,7 +319,8 @@ def helpers(command: Command) -> Iterator[str]:
         if name == "git" and "grep" in args[:8] and word[:2] == "-O" and len(word) > 2:
             yield word[2:]
         if name == "git" and word[:5] == "ext::":
-            yield word[5:].replace("% ", " ").replace("%S", "")
+            words = word[5:].replace("% ", "\0").replace("%S", "").split()
+            yield shlex.join([one.strip("'\"").replace("\0", " ") for one in words])  # `% ` is a blank in a word
         left, joined, right = word.partition("=")
         if joined and (
             (name in _MAKES and ((left == "SHELL" and not right.startswith(USUAL_PLACES)) or " " in right))
