@@ -23,7 +23,7 @@ from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, Fil
 from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
 from aegis.detect.shell.handed import MOST_ORDERS, ordered, read_applescript
 from aegis.detect.shell.heredocs import Given, given_by, literal
-from aegis.detect.shell.outputs import Variables, Word, printed
+from aegis.detect.shell.outputs import descriptor, printed, repeated
 from aegis.detect.shell.programs import (
     AWKS,
     STDIN,
@@ -44,16 +44,17 @@ from aegis.detect.shell.programs import (
 )
 from aegis.detect.shell.starts import split_words, unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
+from aegis.detect.shell.variables import Variables, Word
 from aegis.detect.shell.words import SHELLS, is_spared
 from aegis.detect.structured import structured_effects
 
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
+_MOST_ROUNDS: Final = 32  # commands that loops are unrolled to
 _MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
 _UNITS_A_CHARACTER: Final = 8  # characters of a flow that cost a unit of effort
 _REDIRECT: Final = Lazy(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
 _FUNCTION: Final = Lazy(r"^\s*(?:function\s+)?([\w.-]+)")
 _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
 
 _DUMPERS: Final = of_kind("dumper")
 _PRINTS_ITSELF: Final = frozenset({"orders", "manifest"})  # languages of programs that are no interpreters
@@ -75,7 +76,7 @@ class Feeds:
         self._special: dict[str, FileFlow] = {}  # process substitutions and descriptors, by their names
         self._variables = Variables()
         self._functions: dict[str, ShellUnit] = {}
-        self._depth = 0
+        self._depth, self._rounds = 0, _MOST_ROUNDS
         self.fed = Fed()
 
     def units(self, units: Sequence[ShellUnit], stdin: FileFlow | None) -> None:
@@ -114,6 +115,8 @@ class Feeds:
                     self._functions[match.group(1)] = unit
             elif unit.kind == "assignment":
                 self._assign(unit, here)
+            elif unit.kind == "loop" and unit.command is not None:
+                out = out.then(self._loop(unit, unit.command, here))
             elif unit.kind != "redirect":
                 self._inner(unit.inner, here)
         self._depth -= 1
@@ -127,6 +130,24 @@ class Feeds:
         for _, stage in sorted(stages.items()):
             flow = self._inner(stage, flow, tail, fed)
         return flow or EMPTY
+
+    def _loop(self, unit: ShellUnit, over: Command, stdin: FileFlow | None) -> FileFlow:
+        """What a loop prints that goes over words, as far as they are known and its commands are few."""
+        body = [inner for inner in unit.inner if inner.start >= unit.tail]
+        substitutes = self._substitutes([inner for inner in unit.inner if inner.start < unit.tail], stdin)
+        items = self._variables.words(over, substitutes)[0]
+        if any(item[:2] in ("$(", "<(") or "`" in item for item in items):  # which only another program knows
+            items = []
+        rounds = min(len(items), self._rounds // max(1, len(body)))
+        self._rounds -= rounds * len(body)
+        out = EMPTY
+        for item in items[:rounds]:
+            self._variables.known[over.name] = Word(item, computed=True)
+            out = out.then(self._inner(body, stdin))
+        if rounds == len(items) > 0:
+            return out
+        self._variables.known.pop(over.name, None)
+        return out.then(self._inner(body, stdin))
 
     def _redirected(self, unit: ShellUnit, stdin: FileFlow | None) -> FileFlow:
         redirects = [inner for inner in unit.inner if inner.kind == "redirect" and inner.start >= unit.tail]
@@ -251,6 +272,8 @@ class Feeds:
             return self._run_script(" ".join(words), stdin)
         if name in {"xargs", "parallel"}:
             return self._line_by_line(name, words, stdin)
+        if self._variables.moves(name, words):
+            return EMPTY
         if name in {"read", "mapfile", "readarray"}:
             text = "" if stdin is None else stdin.text
             for word in words or ("REPLY",):
@@ -290,7 +313,7 @@ class Feeds:
         for target, source in files_made(command, words):
             self._write(Written(target, self._read(source, stdin) if source else UNKNOWN))
         if name == "printf" and words[:1] == ("-v",) and len(words) > 1:
-            self._variables.known[words[1]] = Word(printed(name, words, flow, self._no_file).text, True)
+            self._variables.known[words[1]] = Word(printed(name, words, flow, lambda _: UNKNOWN).text, True)
             return EMPTY
         if name in _DUMPERS:  # what was there before, in a database and not in a file
             return FileFlow("", LOCAL)
@@ -301,15 +324,14 @@ class Feeds:
             return UNKNOWN
         return out
 
-    def _no_file(self, _: str) -> FileFlow:
-        return UNKNOWN
-
     def _call(self, function: ShellUnit, words: Sequence[str], stdin: FileFlow | None) -> FileFlow:
         """What a function prints that the text defines, called with `words`."""
+        if not self._effort.take(len(function.source)):
+            self.fed.unread = True
+            return UNKNOWN
         before = self._variables.known
-        numbered = {str(number): Word(word, computed=True) for number, word in enumerate(words[:9], 1)}
-        everything = {"@": Word(shlex.join(words), computed=True), "*": Word(" ".join(words), computed=True)}
-        self._variables.known = {**before, **numbered, **everything}
+        self._variables.known = dict(before)
+        self._variables.place(words)
         # A function that calls itself stays known as what it is only outside of itself.
         names = [name for name, unit in self._functions.items() if unit is function]
         for name in names:
@@ -329,24 +351,12 @@ class Feeds:
 
     def _line_by_line(self, name: str, words: Sequence[str], stdin: FileFlow | None) -> FileFlow:
         """`xargs` and `parallel`: a command for what is read."""
-        rest = list(words)
-        placeholder = "{}" if name == "parallel" else ""
-        while rest and rest[0].startswith("-"):
-            option = rest.pop(0)
-            if option in {"-I", "--replace"} and rest:
-                placeholder = rest.pop(0)
-            elif option.startswith("-I") or option == "-i":
-                placeholder = option[2:] or "{}"
-            elif option in _XARGS_VALUED and rest:
-                rest.pop(0)
-        if ":::" in rest:
-            stdin = FileFlow("\n".join(rest[rest.index(":::") + 1 :]))
-            rest = rest[: rest.index(":::")]
+        rest, placeholder, given = repeated(name, words)
+        stdin = stdin if given is None else FileFlow(given)
         text = "" if stdin is None else stdin.text
         if not text.strip():
             return UNKNOWN
         whole = name == "xargs" and any(word in _WHOLE_LINES or word[:2] == "-d" for word in words)
-        base = shlex.join(rest)
         by_null = "\0" in text or any(word in _BY_NULL for word in words)
         lines = [line for line in text.split("\0" if by_null else "\n") if line.strip()]
         if len(lines) > _MOST_RUNS:
@@ -360,7 +370,7 @@ class Feeds:
         if not rest:
             return FileFlow(" ".join(text.split()) + "\n")
         arguments = shlex.join(lines if whole else split_words(text))
-        return self._run_script(f"{base} {arguments}"[:MAX_FLOW], None)
+        return self._run_script(f"{shlex.join(rest)} {arguments}"[:MAX_FLOW], None)
 
     # Programs
 
@@ -392,7 +402,7 @@ class Feeds:
         """Run a file: every text that it may hold."""
         if file in STDIN:
             return self._program(name, Program(language or "shell"), stdin)
-        given = self._special.get(_descriptor(file)) or self._here(file)
+        given = self._special.get(descriptor(file)) or self._here(file)
         flows = [given] if given is not None else self._files.find(file)
         if given is None and file not in self.fed.runs:
             self.fed.runs.append(file)
@@ -420,7 +430,7 @@ class Feeds:
         """What a program is told by what it reads: lines that could stand behind its name, or what is to be there."""
         flows = [] if stdin is None else [stdin]
         if program.file is not None:
-            here = self._special.get(_descriptor(program.file)) or self._here(program.file)
+            here = self._special.get(descriptor(program.file)) or self._here(program.file)
             flows = self._files.find(program.file) if here is None else [here]
         for text in [flow.text for flow in flows] if program.text is None else [program.text]:
             if program.language == "manifest":
@@ -476,7 +486,7 @@ class Feeds:
         """What a file holds: the text that it was written with last, else what was there before."""
         if name in STDIN:
             return stdin or EMPTY
-        known = self._special.get(_descriptor(name)) or self._here(name)
+        known = self._special.get(descriptor(name)) or self._here(name)
         if known is not None:
             return known
         flows = self._files.find(name)
@@ -488,7 +498,3 @@ class Feeds:
         if not written.path.startswith(("/dev/", "/proc/", ">(", "<(")) and written.path:
             self._files.write(written)
             self.fed.written.append(written)
-
-
-def _descriptor(name: str) -> str:
-    return name.replace("/proc/self/fd/", "/dev/fd/") if name.startswith("/proc/self/fd/") else name

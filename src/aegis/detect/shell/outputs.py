@@ -9,145 +9,17 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice, pairwise
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final
 
 import re2
 
 from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
-from aegis.detect.shell.heredocs import literal, unescaped
-from aegis.detect.shell.starts import split_words, substitutes
-from aegis.detect.shell.tree import Command
-
-# What the words of a command are once the variables and substitutions in them that are known are put in.
-
-_USED: Final = Lazy(r"\$(?:([A-Za-z_]\w*|[@*0-9])|\{([A-Za-z_]\w*|[@*0-9])(?:\[([^\]\s]{1,64})\])?\})")
-_ITEM: Final = Lazy(
-    r"""(?:\[([^\]\s]{1,64})\]=)?((?:[^\s'"\\$]|'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|\$\([^()]*\)|\$)+)"""
-)
-_QUOTES: Final = "\"'"
-_MOST_TOLD: Final = 1_024  # characters of what an array with names holds, which every item that is not known stands for
-_MOST_ITEMS: Final = 64  # of one array
-
-
-class Word(NamedTuple):
-    """A word with everything known put in; whether that had to be worked out, and the files that parts come from."""
-
-    text: str
-    computed: bool = False
-    files: tuple[str, ...] = ()
-
-
-class Variables:
-    """The variables of a text so far as they are known, and the words that hold them."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, Word] = {}
-
-    def words(self, command: Command, substitutes: dict[str, FileFlow]) -> tuple[list[str], bool, list[str]]:
-        """The words of a command as they are once everything known is put in.
-
-        With them whether that had to be worked out, and the files that parts of them come from.
-        """
-        words: list[str] = []
-        files: list[str] = []
-        any_computed = False
-        for raw in command.words or (command.name, *command.args):
-            if raw[:2] == "<(":  # names what it prints, as it is written
-                words.append(raw)
-                continue
-            if "$" not in raw and "`" not in raw:
-                words.append(literal(raw))
-                continue
-            value, computed, of_files = self.word(raw, substitutes)
-            files += of_files
-            any_computed = any_computed or (computed and value != "")
-            if computed and ('"' not in raw or "[@]" in raw) and (words or value):
-                words += split_words(value) if "[@]" in raw else value.split()
-            else:
-                words.append(value)
-        return words, any_computed, files
-
-    def word(self, raw: str, substitutes: dict[str, FileFlow]) -> Word:
-        if raw[:1] == "'" and raw[-1:] == "'" and "'" not in raw[1:-1]:
-            return Word(raw[1:-1])
-        computed = False
-        files: list[str] = []
-        pieces: list[str] = []
-        for source, flow in substitutes.items():
-            if source in raw:
-                raw = raw.replace(source, f"\0{len(pieces)}\0")
-                pieces.append(flow.text.rstrip("\n"))
-                files += flow.files
-                computed = True
-        if "$" in raw and self.known:
-
-            def value(match: Any) -> str:
-                nonlocal computed
-                known = self._used(match)
-                if known is None:
-                    return str(match.group())
-                computed = computed or known.computed
-                files.extend(known.files)
-                pieces.append(known.text)
-                return f"\0{len(pieces) - 1}\0"
-
-            raw = _USED.sub(value, raw)
-        word = literal(raw)
-        if pieces and "\0" in word:
-            parts = word.split("\0")
-            parts[1::2] = [
-                pieces[int(part)] if part.isdecimal() and int(part) < len(pieces) else "" for part in parts[1::2]
-            ]
-            word = "".join(parts)[:MAX_FLOW]
-        return Word(word, computed, tuple(files))
-
-    def _used(self, match: Any) -> Word | None:
-        """What stands for a variable or an item of an array; for one that is not known, all that the array holds."""
-        name = match.group(1) or match.group(2)
-        key = (match.group(3) or "").strip("\"'")
-        if key[:1] == "$":
-            key = self.known.get(key.strip("${}"), Word("")).text
-        return self.known.get(f"{name}[{key}]") or self.known.get(name)
-
-    def assign(self, name: str, raw: str, substitutes: dict[str, FileFlow]) -> None:
-        """Take in an assignment: of a text, of an array with its items, of one item, or of what is added to either."""
-        adds, name = name[-1:] == "+", name.rstrip("+")
-        array, _, key = name.partition("[")
-        value = self.word(raw, substitutes)
-        parts = [value.text]
-        if raw[:1] == "(":
-            parts = []
-            for match in islice(_ITEM.finditer(raw[1:].removesuffix(")")), _MOST_ITEMS):
-                item = self.word(match.group(2), substitutes if "$(" in match.group(2) else {})._replace(computed=True)
-                self.known[f"{array}[{(match.group(1) or str(len(parts))).strip(_QUOTES)}]"] = item
-                key = key or match.group(1)
-                parts.append(shlex.quote(item.text) if " " in item.text and not key else item.text)
-        before = self.known.get(array, Word("")).text if adds or "[" in name else ""
-        if "[" in name:
-            self.known[name.replace('"', "").replace("'", "")] = value._replace(computed=True)
-        # Items by their names are other things to do, one a line; those without are the words of one thing.
-        text = before + "".join(f"\n{part}" if key else f" {part}" for part in parts)
-        text = text.strip() if key or raw[:1] == "(" else before + value.text
-        self.known[array] = Word(
-            text[: _MOST_TOLD if key else MAX_FLOW], value.computed or adds or raw[:1] == "(" or bool(key), value.files
-        )
-
-    def expand(self, text: str) -> str:
-        """A text with the variables in it that are known."""
-        if "$" not in text or not self.known:
-            return text
-
-        def value(match: Any) -> str:
-            known = self._used(match)
-            return str(match.group()) if known is None else known.text
-
-        return str(_USED.sub(value, text))[:MAX_FLOW]
-
+from aegis.detect.shell.heredocs import unescaped
+from aegis.detect.shell.starts import substitutes
 
 _MOST_FILES: Final = 32  # operands of one filter
 _WIDEST: Final = 256  # characters that a directive of `printf` may pad to
@@ -180,6 +52,32 @@ def printed(name: str, args: Sequence[str], stdin: FileFlow, read: Read) -> File
         flow = _given(args, stdin, read, valued=prints.value, skip=prints.pattern)
         return flow.with_text(flow.text + _members(flow.text)) if name in {"jq", "yq"} else flow
     return UNKNOWN
+
+
+_XARGS_VALUED: Final = frozenset({"-n", "-L", "-P", "-d", "-s", "-E", "-a", "-j", "--max-args", "--delimiter"})
+
+
+def repeated(name: str, words: Sequence[str]) -> tuple[list[str], str, str | None]:
+    """Return the command that `xargs` or `parallel` starts, what stands for an item in it, and the items given."""
+    rest = list(words)
+    placeholder = "{}" if name == "parallel" else ""
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        if option in {"-I", "--replace"} and rest:
+            placeholder = rest.pop(0)
+        elif option.startswith("-I") or option == "-i":
+            placeholder = option[2:] or "{}"
+        elif option in _XARGS_VALUED and rest:
+            rest.pop(0)
+    if ":::" in rest:
+        at = rest.index(":::")
+        return rest[:at], placeholder, "\n".join(rest[at + 1 :])
+    return rest, placeholder, None
+
+
+def descriptor(name: str) -> str:
+    """Return the name of a file, that of an open one by its number."""
+    return name.replace("/proc/self/fd/", "/dev/fd/") if name.startswith("/proc/self/fd/") else name
 
 
 def _given(

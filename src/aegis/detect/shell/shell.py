@@ -33,6 +33,7 @@ from aegis.detect.shell.destroy import (
     sets_permissions,
     writes_device,
 )
+from aegis.detect.shell.expansions import may_compute
 from aegis.detect.shell.feeds import Feeds
 from aegis.detect.shell.flow import (
     asks_with_output,
@@ -205,7 +206,7 @@ def analyse_shell(
         facts.add("shell.destroy", text)
     done: Container[str] = ()
     # Most texts neither write a file nor run a program that could come from elsewhere.
-    follows = any(sign in text for sign in _FLOWS)
+    follows = any(sign in text for sign in _FLOWS) or may_compute(text)
     if depth or stdin is not None or follows or any(map(moves_programs, commands)):
         done = _follow(shell, extract, facts, depth, stdin, Files() if files is None else files)
     given = with_variables(text)

@@ -19,6 +19,7 @@ from aegis.detect.facts import Effort
 from aegis.detect.grammar import Grammar, captures
 from aegis.detect.paths import spread
 from aegis.detect.shell.catalogue import of_kind
+from aegis.detect.shell.expansions import may_compute
 from aegis.detect.shell.heredocs import literal
 
 # Where the commands of a shell text stand: in which pipeline, at which place of it, inside of a substitution or
@@ -92,7 +93,7 @@ _QUERY: Final = Query(
     _LANGUAGE,
     "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline"
     " [(command_substitution) (process_substitution)] @substitution (redirected_statement) @redirected"
-    " (function_definition) @function (variable_assignment) @assignment",
+    " (function_definition) @function (variable_assignment) @assignment (for_statement) @loop",
 )
 _GRAMMAR: Final = Grammar(_LANGUAGE, _QUERY)
 
@@ -121,13 +122,16 @@ class Command(NamedTuple):
     fed: bool = False
 
 
-UnitKind = Literal["text", "pipeline", "redirected", "command", "substitution", "function", "assignment", "redirect"]
+UnitKind = Literal[
+    "text", "pipeline", "redirected", "command", "substitution", "function", "assignment", "redirect", "loop"
+]
 
 
 class ShellUnit:
     """A part of a shell text through which data goes, with the parts inside of it in their order.
 
-    `command` is that of a unit which is one; `stages` say where the parts of a pipeline begin, and `tail` where what
+    `command` is that of a unit which is one, and of a loop its variable with the words that it goes over, whose body
+    begins at `tail`; `stages` say where the parts of a pipeline begin, and `tail` where what
     a redirection behind a list or a pipeline belongs to begins. `first` says that nothing can keep the unit from
     being the first thing that runs.
     """
@@ -193,6 +197,7 @@ def _add(
     """Add what was found in one tree of `text`; whether something was left out because effort ran out."""
     plain = not ("|" in text or "(" in text or "`" in text)
     flows = not plain or "<" in text or ">" in text or "]=" in text or "]}" in text or "+=" in text or "=$'" in text
+    flows = flows or may_compute(text)
     own: dict[int, Command] = {}
     fed = _fed(found.get("redirected", ())) if "<" in text else {}
     first = max((command.pipe for command in commands), default=0)
@@ -217,7 +222,8 @@ def _add(
 
 
 _RANKS: Final[tuple[tuple[str, UnitKind], ...]] = (
-    ("redirected", "redirected"), ("pipeline", "pipeline"), ("function", "function"), ("command", "command"),
+    ("redirected", "redirected"), ("pipeline", "pipeline"), ("loop", "loop"), ("function", "function"),
+    ("command", "command"),
     ("assignment", "assignment"), ("redirect", "redirect"), ("substitution", "substitution"),
 )  # fmt: skip
 _JOINS: Final = frozenset({"list", "pipeline"})
@@ -246,6 +252,11 @@ def _units(found: dict[str, list[Node]], commands: dict[int, Command], first: in
             while body.type in _JOINS and body.named_children:
                 body = body.named_children[-1]
             unit.tail = body.start_byte
+        elif kind == "loop":
+            named, held = node.child_by_field_name("variable"), node.child_by_field_name("body")
+            words = tuple(map(_text, node.children_by_field_name("value"))) or ('"$@"',)
+            unit.command = Command("" if named is None else _text(named), (), "", 0, 0, False, words=words)
+            unit.tail = node.end_byte if held is None else held.start_byte
         else:
             unit.source = _text(node)
             unit.command = commands.get(node.id)
