@@ -20,7 +20,10 @@ from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.quick import one_of
 from aegis.detect.roles import argument_of, executes, named_role, words_of
+from aegis.detect.shell.catalogue import RemoteStart, members, of_kind
+from aegis.detect.shell.environment import heeds
 from aegis.detect.shell.programs import interpreter
+from aegis.detect.shell.starts import PREFIXED
 from aegis.detect.shell.words import DELETERS, INTERPRETERS, NETWORK, READERS, SHELLS, WRITERS
 
 SURE: Final = 90  # how sure the role of what was put together is
@@ -217,8 +220,11 @@ def _of_object(
     if program is not None or given is not None:
         for one in sorted(_ENVIRONMENTS & named.keys()):
             settings = _settings(value[named[one]])
+            started = found[0] if found is not None else _as_line(value[program]) if program is not None else ""
+            heard = started if heeds(_base("".join(started.split(None, 1)[:1]))) else "true"
             if settings:
-                wholes.append(Whole(f"{path}/{escape(named[one])}", f"{' '.join(settings)} true", "command", sets=True))
+                text = f"{' '.join(settings)} {heard}"
+                wholes.append(Whole(f"{path}/{escape(named[one])}", text, "command", sets=True))
     return frozenset() if found is None else frozenset(key for key in (given, program) if key is not None)
 
 
@@ -238,7 +244,10 @@ def _of_input(
     if started and "\n" not in started and _interprets(started):
         end = f"EOF_{blake2b(value[fed].encode('utf-8', 'replace'), digest_size=16).hexdigest()}"
         wholes.append(Whole(f"{path}/{escape(fed)}", f"{started} <<'{end}'\n{value[fed]}\n{end}", "command"))
-        if interpreter(_base(started.split()[0])):  # whatever another program does with it is read as it stands as well
+        first = _base(started.split()[0])
+        if (
+            interpreter(first) or first in _STARTERS
+        ):  # whatever another program does with it is read as it stands as well
             words.add(f"{path}/{escape(fed)}")
 
 
@@ -253,6 +262,7 @@ def _interprets(command: str) -> bool:
     return any(interpreter(_base(word)) for word in command.split(None, _MOST_STARTERS)[:_MOST_STARTERS])
 
 
+_STARTERS: Final = frozenset({*PREFIXED, *members("elsewhere", RemoteStart), *of_kind("container-engine")})
 _MOST_STARTERS: Final = 4  # words before which an interpreter is started: `sudo -n python3`
 
 
@@ -397,7 +407,7 @@ def _is_program(value: Any) -> bool:
 def _is_one_word(value: Any) -> bool:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_PROGRAM or _BLANK.search(value):
         return False
-    return _base(value) in _KNOWN or _RUNNABLE.search(value) is not None
+    return _base(value) in _KNOWN or interpreter(_base(value)) != "" or _RUNNABLE.search(value) is not None
 
 
 def _scalars(value: list[Any]) -> list[str]:

@@ -220,9 +220,9 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     """One program under all of its names, and what is known of it.
 
     `secrets` are words that all stand in a command which prints what a store of secrets holds, `foreign` in one which
-    prints what somebody else wrote, and
-    `installers` the places, host and path, where the makers of the program keep what installs it. `aliases` are the
-    names that PowerShell alone has for it.
+    prints what somebody else wrote, and `installers` the places, host and path, where its makers keep what installs it.
+    `aliases` are the names that PowerShell alone has for it, and `variables` what settings of the environment add to
+    its words: `$` is the value, `*` the rest of the name.
     """
 
     names: Words
@@ -238,6 +238,7 @@ class KnownProgram(_Member, frozen=True, kw_only=True):
     prints: Prints | None = None
     options: OptionWords = OptionWords()
     aliases: Words = ()
+    variables: dict[str, str] = {}
     does: tuple[Use, ...] = ()
     lines: tuple[LinePattern, ...] = ()
 

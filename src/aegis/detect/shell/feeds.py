@@ -448,9 +448,9 @@ class Feeds:
             return self._run_script(text, stdin)
         if language == "sql":
             fed.statements.append(text)
-            commands, includes = commands_in_sql(text)
-            for command in commands:
-                self._run_script(command, None)
+            lines, includes = commands_in_sql(text)
+            for line, rows in lines:
+                self._run_script(line, FileFlow(rows, UNKNOWN_GAP) if rows else None)
             for file in includes:
                 self._file(name, "sql", file, (), None)
             return UNKNOWN

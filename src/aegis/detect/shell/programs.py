@@ -188,11 +188,14 @@ def commands_in_code(code: str) -> list[str]:
     return found
 
 
+_JOINED: Final = r"""(?:"(?:[^"\\\n]|\\.)*"|\$?\w+|[ \t])+"""
 _OF_AWK: Final = Lazy(
-    r"""\b(\w+)\s*=\s*"((?:[^"\\\n]|\\.)+)"|\bgetline\b[^<;)}\n]{0,80}<\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))"""
+    rf"""\b(\w+)\s*=\s*({_JOINED})|\bgetline\b[^<;)}}\n]{{0,80}}<\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))"""
     r"""|\bprintf?\b[^;}\n|>]{0,400}>>?\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))"""
-    r"""|\bprintf?\b[^;}\n|]{0,400}\|&?\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))|\b(\w+)\s*\|&?\s*getline"""
+    r"""|\bprintf?\b([^;}\n|]{0,400})\|&?\s*(?:"((?:[^"\\\n]|\\.)+)"|(\w+))|\b(\w+)\s*\|&?\s*getline"""
+    rf"""|\bsystem\s*\(\s*({_JOINED})\)"""
 )
+_OF_JOINED: Final = Lazy(r"""\"((?:[^"\\\n]|\\.)*)\"|(\$?\w+)""")
 
 
 def lines_of_awk(code: str) -> list[str]:
@@ -200,10 +203,17 @@ def lines_of_awk(code: str) -> list[str]:
     known: dict[str, str] = {}
     read: list[str] = []
     lines: list[str] = []
+
+    def joined(written: str) -> str:
+        """What stands side by side; fields and names that nobody knows stay as they are written."""
+        parts = ((text, name) for text, name in _OF_JOINED.findall(written))
+        made = "".join(known.get(name, name) if name else text.replace('\\"', '"') for text, name in parts)
+        return made[:_LONGEST_JOINED]
+
     for found in islice(_OF_AWK.finditer(code), _MOST_STARTED):
-        name, value, source, source_at, target, target_at, fed, fed_at, asked = found.groups()
+        name, value, source, source_at, target, target_at, told, fed, fed_at, asked, started = found.groups()
         if name is not None:
-            known[name] = value
+            known[name] = joined(value)
         source, target = source or known.get(source_at, ""), target or known.get(target_at, "")
         fed = (fed or known.get(fed_at, "")).replace('\\"', '"')
         if source:
@@ -212,10 +222,13 @@ def lines_of_awk(code: str) -> list[str]:
             lines.append(f"tee {shlex.quote(target)}")
         if fed:
             lines.append(f"cat {' '.join(read)} | {fed}")
+            lines.append(f"echo {shlex.quote(joined(told))} | {fed}")
         lines += [known[asked]] if asked in known else []
+        lines += [joined(started)] if started else []
     return [*lines, f"cat {' '.join(read)}"] if read else lines
 
 
+_LONGEST_JOINED: Final = 1_024
 _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'")
 
 
@@ -229,10 +242,17 @@ _ESCAPE: Final = Lazy(r"(?m)^\s*(?:\\!|\.(?:shell|system)\b|system\b|!!|host\b|!
 _INCLUDES: Final = Lazy(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
 
 
-def commands_in_sql(text: str) -> tuple[list[str], list[str]]:
-    """The commands that lines of a database client's input start, and the files that they read."""
+# Commands that a client gives its rows to: of `sqlite3`, of `psql` and of `mysql`.
+_GIVEN_ROWS: Final = Lazy(r"(?m)(?:^\s*\.(?:once|output)|\\(?:o|out|gx?|w))\s+\|\s*(\S.*)$|(?:^\s*pager|\\P)\s+(\S.*)$")
+
+
+def commands_in_sql(text: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """The commands that lines of a database client's input start, each with what it reads, and the files they read."""
+    rows = strings_in_code(text)
+    started = [(match.group(1), "") for match in _ESCAPE.finditer(text)]
+    started += [(match.group(1) or match.group(2), rows) for match in _GIVEN_ROWS.finditer(text)]
     return (
-        [match.group(1) for match in _ESCAPE.finditer(text)][:_MOST_STARTED],
+        started[:_MOST_STARTED],
         [match.group(1) for match in _INCLUDES.finditer(text)][:_MOST_STARTED],
     )
 

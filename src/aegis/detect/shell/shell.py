@@ -33,6 +33,7 @@ from aegis.detect.shell.destroy import (
     sets_permissions,
     writes_device,
 )
+from aegis.detect.shell.environment import told
 from aegis.detect.shell.expansions import may_compute
 from aegis.detect.shell.feeds import Feeds
 from aegis.detect.shell.flow import (
@@ -169,7 +170,7 @@ def analyse_shell(
     for command in shell.commands:  # what starts another program is one itself
         if command.name in _KNOWN and command.name in PREFIXED:
             _uses(command.name, command, facts)
-    commands = [plain(unwrapped(command)) for command in shell.commands]
+    commands = [plain(command) for command in told(map(unwrapped, shell.commands))]
     if stdin is not None:
         commands = [command._replace(fed=True) for command in commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
@@ -277,8 +278,8 @@ def _known_command(command: Command, depth: int) -> KnownFacts:
     """What a command does that costs no effort to read."""
     facts = ShellFacts()
     judge_command(command, facts, depth, known=True)
-    told = structs.asdict(facts)
-    return convert({name: told[name] for name in KnownFacts.__struct_fields__}, KnownFacts)
+    given = structs.asdict(facts)
+    return convert({name: given[name] for name in KnownFacts.__struct_fields__}, KnownFacts)
 
 
 def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *, known: bool = False) -> None:
