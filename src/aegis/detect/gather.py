@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from aegis.core.json import escape
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.detect.analyse import (
@@ -32,6 +33,7 @@ from aegis.detect.roles import (
     executes,
     key_role,
     named_role,
+    names_any_text,
     role_of,
     runs_code,
     words_of,
@@ -169,8 +171,25 @@ class _Strings(NamedTuple):
     runner: str
 
 
+def _typed(subject: FactSubject) -> Mapping[str, TextRole]:
+    """The roles that the operator says, and that of the only text which is typed into a shell: `{"input": "ls"}`."""
+    if executes(subject.tool) != "command" or not _TERMINAL.issuperset(words_of(subject.tool)):
+        return subject.roles
+    texts = [name for name, value in subject.arguments.items() if isinstance(value, str)]
+    typed = [name for name in texts if names_any_text(name)]
+    if len(typed) != 1 or any(named_role("", name)[0] == "command" for name in subject.arguments):
+        return subject.roles
+    return {f"/{escape(typed[0])}": "command", **subject.roles}
+
+
+_TERMINAL: Final = frozenset({
+    "bash", "cmd", "console", "exec", "execute", "fish", "input", "ksh", "mcp", "powershell", "pwsh", "run", "send",
+    "sh", "shell", "terminal", "tool", "type", "zsh",
+})  # fmt: skip
+
+
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
-    tool, declared = subject.tool, subject.roles
+    tool, declared = subject.tool, _typed(subject)
     chosen, runner = spoken(subject.arguments) if runs_code(tool) or executes(tool) else ("", "")
     tool = runner or tool
     texts: list[Text] = []
@@ -414,16 +433,19 @@ def executed_places(subject: FactSubject) -> frozenset[str]:
     """Where the strings stand that are run, opened or reached, by their role or by the name of their argument alone."""
     raw, _, _ = walk(subject.arguments, subject.limits)
     to_file = writes_file(subject.tool, raw)
+    declared = _typed(subject)
     return frozenset(
         path
         for path, value, is_key in raw
-        if not is_key and not _EXECUTED.isdisjoint(_roles_of(subject, path, value, to_file=to_file))
+        if not is_key and not _EXECUTED.isdisjoint(_roles_of(subject.tool, path, value, declared, to_file=to_file))
     )
 
 
-def _roles_of(subject: FactSubject, path: str, value: str, *, to_file: bool) -> tuple[TextRole, TextRole]:
+def _roles_of(
+    tool: str, path: str, value: str, declared: Mapping[str, TextRole], *, to_file: bool
+) -> tuple[TextRole, TextRole]:
     argument = argument_of(path)
-    role, _ = role_of(subject.tool, path, argument, value, subject.roles, to_file=to_file)
+    role, _ = role_of(tool, path, argument, value, declared, to_file=to_file)
     return role, named_role("", argument)[0]
 
 

@@ -18,8 +18,8 @@ import re2
 from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
+from aegis.detect.shell.edits import substitutes
 from aegis.detect.shell.heredocs import unescaped
-from aegis.detect.shell.starts import substitutes
 
 _MOST_FILES: Final = 32  # operands of one filter
 _WIDEST: Final = 256  # characters that a directive of `printf` may pad to

@@ -7,15 +7,14 @@ analysed as one, so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is n
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from typing import Final
-
-import re2
 
 from aegis.core.patterns import Lazy
 from aegis.detect.conditions import is_said
 from aegis.detect.shell.catalogue import Prefix, members, of_kind, options
+from aegis.detect.shell.edits import substitutes
 from aegis.detect.shell.tamper import gives_power
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.words import FETCHERS, LOOSE_PLACES, NAMES_A_SHELL, SHELLS, STARTS
@@ -357,55 +356,6 @@ def _of_sed(args: tuple[str, ...]) -> Iterator[str]:
             file = f"{'cat' if match.group(1) in 'rR' else 'tee'} {shlex.quote(match.group(2).strip())}"
             yield match.group(2) if match.group(1) == "e" else file
     yield from (made for _, made, flags in islice(substitutes(scripts), _MOST_OF_SED) if "e" in flags)
-
-
-def substitutes(scripts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """The substitutions of `sed` scripts: pattern, what stands in its place, and flags."""
-    for script in scripts:
-        at = 0
-        while (at := _past(script, at, " \t\n;{}0123456789,$")) < len(script):
-            sign = script[at + 1 : at + 2]
-            if script[at] in "sy" and len(script) - at > 3 and not sign.isalnum() and not sign.isspace():
-                parts = _parts(script, at + 2, sign)
-                if parts is None:
-                    return
-                left, right, end = parts
-                if script[at] == "y":
-                    at = end
-                    yield from ((str(re2.escape(one)), other, "g") for one, other in zip(left, right, strict=False))
-                    continue
-                at = _past(script, end, "gipPeIM0123456789")
-                yield left, right, script[end:at]
-            else:
-                while at < len(script) and script[at] not in "\n;":
-                    at += 1
-
-
-def _past(text: str, at: int, signs: str) -> int:
-    while at < len(text) and text[at] in signs:
-        at += 1
-    return at
-
-
-def _parts(text: str, at: int, sign: str) -> tuple[str, str, int] | None:
-    """What stands before the first and the second `sign` that no backslash quotes, and where what follows begins."""
-    found: list[str] = []
-    piece: list[str] = []
-    while at < len(text):
-        char = text[at]
-        if char == "\\" and at + 1 < len(text):
-            piece.append(text[at + 1] if text[at + 1] == sign else text[at : at + 2])
-            at += 2
-            continue
-        at += 1
-        if char == sign:
-            found.append("".join(piece))
-            piece = []
-            if len(found) == 2:
-                return found[0], found[1], at
-        else:
-            piece.append(char)
-    return None
 
 
 def _git(word: str, following: str) -> Iterator[str]:

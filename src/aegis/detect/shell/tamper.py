@@ -13,6 +13,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.quick import remembered
 from aegis.detect.resources import place_of
 from aegis.detect.shell.catalogue import Sign, builtin_programs, of_kind, pattern_of
+from aegis.detect.shell.edits import left_by
 from aegis.detect.shell.tree import Command
 
 _STRONG_GROUPS: Final = frozenset({"root", "sudo", "wheel", "admin", "shadow", "disk"})
@@ -252,8 +253,9 @@ def _locks_key(args: tuple[str, ...]) -> str:
 
 def _edits_sshd(args: tuple[str, ...]) -> str:
     edits = any(arg.startswith("-") and "i" in arg for arg in args)
-    weak = any(_SSHD_WEAK.search(arg) for arg in args)
-    return "shell.weakens" if edits and weak and any(arg.endswith("sshd_config") for arg in args) else ""
+    if not edits or not any(arg.endswith("sshd_config") for arg in args):
+        return ""
+    return "shell.weakens" if any(_SSHD_WEAK.search(left_by(arg)) for arg in args) else ""
 
 
 _SSHD_WEAK: Final = Lazy(r"(?:PermitRootLogin|PermitEmptyPasswords|PermitUserEnvironment)\s+yes\b|StrictModes\s+no\b")
