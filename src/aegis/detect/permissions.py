@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from aegis.core.effects import Resource, ResourceEffect
+from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import OFF, ON, plain
 from aegis.detect.quick import remembered
@@ -26,6 +26,13 @@ _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
     "public-read-write", "public-read",
 })  # fmt: skip
+TO_EVERYBODY: Final = "for everybody"
+# Roles that a cluster gives by itself to whoever asks what it is, and to whom.
+_SIGNED_IN: Final = ("system:authenticated",)
+_DISCOVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "system:public-info-viewer": (*_SIGNED_IN, "system:unauthenticated"), "system:discovery": _SIGNED_IN,
+    "system:basic-user": _SIGNED_IN,
+}  # fmt: skip
 _OPEN_NETS: Final = frozenset({"0.0.0.0/0", "::/0"})
 _REACHED_BY: Final = (
     "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
@@ -36,6 +43,7 @@ _OPENS: Final = (
     "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
 )  # fmt: skip
 _SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
+_ALL_NAMES: Final = ("*", "*:*")
 _HOUSES: Final = frozenset({
     "repo", "repository", "project", "gist", "channel", "channels", "conversation", "conversations", "board", "wiki",
 })  # fmt: skip
@@ -53,6 +61,10 @@ def given_rights(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffe
     yield from _opened(members, tool)
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
 def is_highest(role: str) -> bool:
     """Whether a role is the highest that there is, by its name."""
     return plain(role.rpartition("/")[2]) in vocabulary().values["admin"]
@@ -61,22 +73,27 @@ def is_highest(role: str) -> bool:
 def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     """Who is given which rights over a cluster or a cloud."""
     kind = str(members.get("kind", ""))
-    role = members.get("roleref")
-    if kind in ("ClusterRoleBinding", "RoleBinding") and isinstance(role, dict) and str(role.get("name")) in _POWERFUL:
-        yield ResourceEffect("permit", "cluster", "all", (str(role.get("name")),), "", f"{kind} {role.get('name')}")
+    bound = members.get("roleref")
+    role = str(bound.get("name")) if isinstance(bound, dict) else ""
+    if kind in ("ClusterRoleBinding", "RoleBinding") and role in _POWERFUL:
+        yield ResourceEffect("permit", "cluster", "all", (role,), "", f"{kind} {role}")
     subjects = members.get("subjects")
     for subject in subjects if isinstance(subjects, list) else ():
-        if isinstance(subject, dict) and str(subject.get("name", "")).lower() in _EVERYBODY:
-            yield ResourceEffect("expose", "cluster", "all", (str(subject.get("name")),), "", str(subject.get("name")))
+        named = str(subject.get("name", "")) if isinstance(subject, dict) else ""
+        if named.lower() in _EVERYBODY and named not in _DISCOVERS.get(role, ()):
+            shown = f"{role} {TO_EVERYBODY}" if role in _POWERFUL else named
+            yield ResourceEffect("expose", "cluster", "all", (named,), "", shown)
     verbs, resources = members.get("verbs"), members.get("resources")
     if isinstance(verbs, list) and isinstance(resources, list) and "*" in verbs and "*" in resources:
         yield ResourceEffect("permit", "cluster", "all", ("*",), "", "verbs * resources *")
-    effect, action, target = (str(members.get(name, "")) for name in ("effect", "action", "resource"))
-    everything = action in ("*", "['*']") and target in ("*", "['*']")
-    if effect == "Allow" and everything:
-        yield ResourceEffect("permit", "cloud-identity", "all", ("*",), "", "Allow * on *")
+    reaches = [f"{sign} {one}" for one in ("action", "resource") for sign in _reach(members, one)]
+    if members.get("effect") == "Allow" and len(reaches) == _BOTH:
+        scope: EffectScope = "all" if reaches == ["* action", "* resource"] else "one"
+        yield ResourceEffect("permit", "cloud-identity", scope, ("*",), "", f"Allow {' on '.join(reaches)}")
+    if _trusts_everybody(members):
+        yield ResourceEffect("permit", "cloud-identity", "one", (), "", "trust in everybody of a shared issuer")
     principal = members.get("principal")
-    if effect == "Allow" and (
+    if members.get("effect") == "Allow" and (
         principal == "*" or (isinstance(principal, dict) and "*" in map(str, principal.values()))
     ):
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
@@ -90,11 +107,54 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         ):
             yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
     for name in _REACHED_BY:
-        given = members.get(name)
-        for one in given if isinstance(given, list) else [given]:
+        for one in _listed(members.get(name)):
             if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
                 resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
                 yield ResourceEffect("expose", resource, "all", (one,), "", one)
+
+
+def _reach(members: Mapping[str, Any], name: str) -> Iterator[str]:
+    """How a statement of a policy reaches every action or every resource, or all but some that it names."""
+    if members.get(f"not{name}"):
+        yield "all but some of"
+    elif any(one in _ALL_NAMES for one in _listed(members.get(name))):
+        yield "*"
+
+
+_BOTH: Final = 2
+
+
+def _trusts_everybody(members: Mapping[str, Any]) -> bool:
+    """Whether an account trusts every holder of a token of an issuer that strangers have accounts at, too."""
+    condition = members.get("attributecondition")
+    if isinstance(condition, str) and _is_always_true(condition):
+        return True
+    principal = members.get("principal")
+    issuer = str(principal.get("Federated", "")).rpartition("oidc-provider/")[2] if isinstance(principal, dict) else ""
+    if members.get("effect") != "Allow" or issuer.partition("/")[0] not in _SHARED_ISSUERS:
+        return False
+    asked = members.get("condition")
+    tests = [one for one in (asked.values() if isinstance(asked, dict) else ()) if isinstance(one, dict)]
+    subjects = [one for test in tests for name, one in test.items() if not str(name).endswith(":aud")]
+    return all(_OF_ANYBODY.fullmatch(str(one)) is not None for named in subjects for one in _listed(named))
+
+
+def _is_always_true(condition: str) -> bool:
+    """Whether a condition in the Common Expression Language holds for every token that the issuer signs."""
+    ways = [way.split("&&") for way in condition[:_LONGEST_CONDITION].split("||")]
+    return any(all(_ALWAYS.fullmatch(part.strip(" ()")) is not None for part in way) for way in ways)
+
+
+_LONGEST_CONDITION: Final = 2_000
+_SHARED_ISSUERS: Final = frozenset({
+    "token.actions.githubusercontent.com", "gitlab.com", "app.terraform.io", "api.bitbucket.org",
+    "vstoken.dev.azure.com",
+})  # fmt: skip
+_OF_ANYBODY: Final = Lazy(r"\*|[a-z_]+:\*(?:[/:].*)?")  # `repo:*/*`
+_ALWAYS: Final = Lazy(
+    r"(?:true|1\s*==\s*1)?|has\([\w.]{1,80}\)?|[\w.]{1,80}\s*!=\s*(?:''|\"\"|null)|size\([\w.]{1,80}\)\s*>=?\s*0|"
+    r"[\w.]{1,80}\.(?:startsWith|contains|endsWith)\((?:''|\"\"|'[/:]'|\"[/:]\")|[\w.]{1,80}\.matches\(['\"]\^?\.[*+]\$?['\"]"
+)
 
 
 def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
@@ -109,8 +169,7 @@ def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     if added == "all" or (isinstance(added, list) and "all" in added):
         yield ResourceEffect("expose", "backup", "all", ("all",), "", "valuesToAdd: all")
     for name in _ANSWERED:
-        given = members.get(name)
-        for one in given if isinstance(given, list) else [given]:
+        for one in _listed(members.get(name)):
             if isinstance(one, str) and one.strip() in _ANY_HOST:
                 yield ResourceEffect("expose", "cloud-resource", "all", (one,), "", f"{name}: {one}")
     words = set(words_of(tool))

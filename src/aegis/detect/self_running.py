@@ -390,13 +390,15 @@ def _members(text: str) -> dict[str, Any]:
 
 
 def parsed_yaml(text: str) -> Any:
-    """The value of a document of YAML as lists, mappings and texts; nothing where it is none, or names itself."""
-    if len(text) > _MOST_YAML or ("*" in text and "&" in text and "<<:" in text):
+    """The value of a document of YAML as lists, mappings and texts; nothing where it is none, or merges too much."""
+    if len(text) > _MOST_YAML:
         return None
     loader = _LOADER(text)
+    left = [_MOST_NODES]
     try:
         node = loader.get_single_node()
-        return None if node is None else _plain(node, 0, [_MOST_NODES])
+        value = None if node is None else _plain(node, 0, left)
+        return None if left[0] < 0 and "<<:" in text else value
     except yaml.YAMLError:
         return None
     finally:
@@ -442,11 +444,20 @@ def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
     if left[0] < 0 or depth > _DEEPEST:
         return None
     if isinstance(node, yaml.MappingNode):
-        return {
-            str(key.value): _plain(value, depth + 1, left)
-            for key, value in node.value
-            if isinstance(key, yaml.ScalarNode)
-        }
+        own: dict[str, Any] = {}
+        merged: list[Any] = []
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            inner = _plain(value, depth + 1, left)
+            if key.tag.endswith(":merge"):
+                merged += inner if isinstance(inner, list) else [inner]
+            else:
+                own[str(key.value)] = inner
+        for one in merged:  # what stands there itself counts before what is merged, and of that the first
+            for name, inner in one.items() if isinstance(one, dict) else ():
+                own.setdefault(name, inner)
+        return own
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, depth + 1, left) for item in node.value]
     return True if node.value == "true" and node.tag.endswith(":bool") else node.value

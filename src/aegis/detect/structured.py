@@ -14,11 +14,12 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
+from aegis.detect.containers import of_cluster, of_container
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
-from aegis.detect.permissions import CHANGES, given_rights, is_highest
+from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights, is_highest
 from aegis.detect.queries import mutations_of, query_effects
 from aegis.detect.quick import one_of
-from aegis.detect.resources import place_of, words_of_resources
+from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
@@ -42,12 +43,9 @@ _NAMED: Final = frozenset({
 _KINDS: Final = ("resourcetype", "kind", "objecttype", "resource", "what")
 _SELECTS: Final = frozenset({"filter", "query", "selector", "where", "q", "criteria", "match", "condition", "body"})
 _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinalsnapshot", "deleteall", "all"})
-_RIGHTS: Final = frozenset(
-    {"ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_RAWIO", "NET_ADMIN", "BPF"}
-)
 # What one of must stand in a call whose members are worth a walk; the names of members among it.
 may_tell: Final = one_of(
-    r"(?i)privileged|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
+    r"(?i)privileged|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
@@ -67,7 +65,7 @@ _STATEMENT: Final = 1
 _MANIFEST: Final = one_of(
     r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
 )
-_WHOLE_HOST: Final = frozenset({"mount /", "0.0.0.0/0"})
+_WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY)
 _MOST_DOCUMENTS: Final = 16
 
 
@@ -104,7 +102,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
                     if _MANIFEST(text):
                         told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
                         # What is only written is a document still, unless it hands over the whole machine.
-                        found.extend(one for one in told if not to_files or one.effect.evidence in _WHOLE_HOST)
+                        found.extend(one for one in told if not to_files or one.effect.evidence.endswith(_WHOLE))
     return found
 
 
@@ -258,6 +256,8 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
         documents += [dict.fromkeys(_SWITCHED_ON.findall(document), True) for document in unread]
     for value in documents:
         if isinstance(value, dict):
+            if "services" in value:  # of a composition: what stands there to be merged was
+                value = {name: inner for name, inner in value.items() if not name.startswith("x-")}
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
                     yield Told(pointer, effect)
@@ -266,26 +266,10 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
 def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """What the members of one object do."""
     members = {plain(str(name)): inner for name, inner in value.items()}
-    for name in ("privileged", "hostpid", "hostnetwork", "hostipc"):
-        if members.get(name) in (True, "true") and name != "hostnetwork":
-            yield ResourceEffect("escalate", "container-host", "all", (name,), "", f"{name}: true")
-        elif members.get(name) in (True, "true"):
-            yield ResourceEffect("expose", "container-host", "one", (name,), "", f"{name}: true")
-    for name in ("pidmode", "ipcmode", "usernsmode"):
-        if members.get(name) == "host":
-            yield ResourceEffect("escalate", "container-host", "all", (name,), "", f"{name}: host")
-    for name in ("capadd", "add"):
-        rights = members.get(name)
-        if isinstance(rights, list):
-            given = [str(one).upper().removeprefix("CAP_") for one in rights]
-            if _RIGHTS & set(given):
-                yield ResourceEffect("escalate", "container-host", "all", tuple(given), "", f"capabilities {given[0]}")
-    for option in members.get("securityopt", ()) if isinstance(members.get("securityopt"), list) else ():
-        if str(option).endswith(("=unconfined", ":unconfined")):
-            yield ResourceEffect("disable", "defence", "one", (str(option),), "", str(option))
+    yield from of_container(members)
+    yield from of_cluster(members)
     if not _OF_MAIL.isdisjoint(words_of(tool)):
         yield from _forwards(members)
-    yield from _mounts(members)
     yield from given_rights(members, tool)
     yield from _of_names(members, tool)
     yield from _proves(members)
@@ -374,37 +358,6 @@ def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
                 for one in given if isinstance(given, list) else [given]:
                     if isinstance(one, str) and "@" in one:
                         yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
-
-
-def _mounts(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """Folders of the host that a container is given."""
-    given: list[str] = []
-    for name in ("binds", "volumes", "mounts"):
-        listed = members.get(name)
-        if isinstance(listed, dict):
-            given.extend(str(one) for one in listed)
-        for one in listed if isinstance(listed, list) else ():
-            if isinstance(one, str):
-                given.append(one[:3] if one[1:3] == ":\\" else one.split(":", 1)[0])
-            elif isinstance(one, dict):
-                held = {plain(str(key)): inner for key, inner in one.items()}
-                if str(held.get("type", "bind")) == "bind":
-                    given.extend(
-                        str(held[key]) for key in ("source", "src", "hostpath") if isinstance(held.get(key), str)
-                    )
-    host = members.get("hostpath")
-    if isinstance(host, dict) and isinstance(host.get("path"), str):
-        given.append(host["path"])
-    for path in given:
-        place = place_of(path) if path.startswith(("/", "~", "$")) or path[1:3] == ":\\" else None
-        if place is not None and place.resource in _HOST_PLACES and (place.whole or place.resource != "home"):
-            yield ResourceEffect("escalate", "container-host", "all", (place.path,), "", f"mount {path}")
-
-
-_HOST_PLACES: Final = frozenset({
-    "system-file", "container-host", "account", "group", "credential", "boot", "kernel", "device", "startup", "service",
-    "task", "program", "library",
-})  # fmt: skip
 
 
 def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
