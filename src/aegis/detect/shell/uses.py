@@ -17,6 +17,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.paths import names_secrets
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
+from aegis.detect.shell.formats import prints_names
 from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream
 
 _OPTION: Final = frozenset("-/")
@@ -175,7 +176,7 @@ _IS_HERE: Final = Lazy(
 )
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "secret-name",
+    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "secret-name", "names",
 })  # fmt: skip
 
 
@@ -204,6 +205,8 @@ def is_of(kind: str, word: str) -> bool:
         return is_broad(word)
     if kind == "vital":
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
+    if kind == "names":
+        return prints_names(word)
     if kind == "secret-name":
         return names_secrets(word)
     if kind == "secret":
