@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
@@ -51,6 +51,17 @@ def is_refusal(value: Mapping[str, Any]) -> bool:
     return value.get("Effect") == "Deny" and value.keys() <= _OF_STATEMENT
 
 
+def is_wide(matcher: Any) -> bool:
+    """Whether a matcher of alerts leaves out nothing to speak of: every value of a label, or all values but one."""
+    if isinstance(matcher, str):
+        return _WIDE.fullmatch(matcher) is not None
+    if not isinstance(matcher, dict):
+        return False
+    return matcher.get("isEqual") is False or (matcher.get("isRegex") is True and matcher.get("value") in _ANY_VALUE)
+
+
+_WIDE: Final = Lazy(r"\s*\w{1,80}\s*(?:!=.*|!~.*|=~\s*\"?\.[*+]\"?)\s*")
+_ANY_VALUE: Final = ("", ".*", ".+")
 _MOST_FIELDS: Final = 16  # of a condition
 _OF_KEYS: Final = frozenset({"_id", "id", "pk", "uuid"})
 
@@ -127,6 +138,33 @@ _REQUESTS: Final = frozenset({"post", "put", "patch", "delete"})  # in the name 
 _LONGEST_SCHEME: Final = 12
 
 
+def only_tried(arguments: Mapping[str, Any]) -> bool:
+    """Whether a request to a cluster asks what would happen, and nothing is to (`dryRun=All`)."""
+    path = path_of(next((arguments[name] for name in _PLACES if isinstance(arguments.get(name), str)), ""))
+    if not path.startswith(("/api/", "/apis/")):
+        return False
+    body: Mapping[str, Any] = next((arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)), {})
+    return "dryRun=All" in path.partition("?")[2].split("&") or body.get("dryRun") == ["All"]
+
+
+class Put(NamedTuple):
+    """What a patch puts somewhere: the names above it, its own, and the value."""
+
+    above: tuple[str, ...]
+    name: str
+    value: Any
+
+
+def patched(value: Mapping[str, Any]) -> Put | None:
+    """What an operation of a JSON patch (RFC 6902) puts; nothing for any other object."""
+    where = value.get("path")
+    if value.get("op") not in ("add", "replace") or "value" not in value or not isinstance(where, str):
+        return None
+    parts = [part.replace("~1", "/").replace("~0", "~") for part in where.split("/", _MOST_FIELDS) if part]
+    *above, name = [part for part in parts if not part.isdigit() and part != "-"] or [""]
+    return Put(tuple(above), name, value["value"])
+
+
 def requests_of(method: str, url: str) -> Iterator[ResourceEffect]:
     """The effects of a request to the interface of a known kind of server."""
     where = path_of(url)
@@ -134,8 +172,13 @@ def requests_of(method: str, url: str) -> Iterator[ResourceEffect]:
     for one in vocabulary().requests:
         if method not in one.methods or (one.unless is not None and one.unless.search(bare) is not None):
             continue
+        if one.live and _SANDBOX.search(url.partition("://")[2].partition("/")[0]) is not None:
+            continue
         if one.path.search(bare) is not None or one.path.search(where) is not None:
             yield one.effect._replace(values=(url[:_LONGEST],), evidence=url[:_LONGEST])
+
+
+_SANDBOX: Final = Lazy(r"(?i)sandbox|\b(?:test|staging|demo|mock|localhost|127\.0\.0\.1)\b")  # a host of play money
 
 
 def path_of(url: str) -> str:

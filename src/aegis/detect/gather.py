@@ -21,13 +21,14 @@ from aegis.detect.analyse import (
     deletes_by_name,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
+from aegis.detect.endpoints import only_tried
 from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.likely import shipped
 from aegis.detect.operands import below
-from aegis.detect.restated import restated
+from aegis.detect.restated import only_says, restated
 from aegis.detect.roles import (
     argument_of,
     executes,
@@ -287,7 +288,7 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
     found.written.extend(own)
-    if not limits:
+    if not limits and not only_tried(subject.arguments):
         # Half of a character stands in the texts as a question mark.
         is_plain = together is not None and together.isascii() and "?" not in together
         given = subject.arguments if is_plain else well_formed(subject.arguments)
@@ -297,7 +298,8 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        if acts(tool) and not filed and total <= _MOST_WEIGHED and _RUNS.isdisjoint([text.role for text in texts]):
+        weighed = not filed and total <= _MOST_WEIGHED and not only_says(given)
+        if weighed and acts(tool) and _RUNS.isdisjoint([text.role for text in texts]):
             likely = shipped().likely(tool, given)
             if likely is not None:
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)

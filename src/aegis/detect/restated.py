@@ -19,6 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
+from aegis.detect.shell.services import DRY
 
 # What tools are called by, and the program whose commands they run.
 _PROGRAMS: Final[Mapping[str, str]] = {
@@ -138,6 +139,12 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
                 said = said[1:] if said[0] == program else said
                 found.append(Restated(shlex.join([program, *(word[:_LONGEST] for word in said[:_MOST])]), "command"))
     return found
+
+
+def only_says(arguments: Mapping[str, Any]) -> bool:
+    """Whether the words of a command that a call gives say that it only shows what it would do (`--dry-run`)."""
+    listed = [value for name, value in arguments.items() if _plain(name) in _WORDS and isinstance(value, list)]
+    return any(isinstance(word, str) and word in DRY for value in listed for word in value[:_MOST])
 
 
 _APPLESCRIPTS: Final = frozenset({"osascript", "applescript", "jxa"})

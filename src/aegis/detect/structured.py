@@ -15,7 +15,7 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import of_cluster, of_container
-from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, plain
+from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, patched, plain
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights, is_highest
 from aegis.detect.queries import mutations_of, query_effects
 from aegis.detect.quick import one_of
@@ -89,8 +89,10 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
             found.append(Told(change.pointer, unread))
     telling = may_tell(together)
     where = _asked_of(arguments) if requests else ""
-    if requests or telling:
+    if requests or telling or _METHOD in together:
         for pointer, value in _objects(arguments):
+            if pointer and "method" in value and any(name in value for name in _ADDRESSES):  # one request of a batch
+                found.extend(Told(f"{pointer}{one.pointer}", one.effect) for one in tool_deeds(tool, value))
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed + where))
             found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
             for name, inner in value.items():
@@ -115,6 +117,7 @@ def _asked_of(arguments: Mapping[str, Any]) -> str:
     return f" {last[:_LONGEST_DEED]}"
 
 
+_METHOD: Final = "\nmethod\n"  # the name of a member
 _UNKNOWN: Final = "VALUE"  # stands in an address for what a program puts there
 _ADDRESSES: Final = ("url", "uri", "endpoint", "path")
 
@@ -223,6 +226,9 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
         if depth > _DEEPEST:
             continue
         if isinstance(value, dict):
+            put = patched(value)
+            if put is not None:
+                yield f"{pointer}/value", {put.name: put.value}
             yield pointer, value
             waiting.extend(
                 (f"{pointer}/{escape(str(name))}", inner, depth + 1)

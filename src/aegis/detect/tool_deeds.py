@@ -11,6 +11,7 @@ from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import path_of, plain
 from aegis.detect.extract import readable
 from aegis.detect.queries import Mutation
@@ -76,21 +77,26 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
             words |= spoken(value) | {singular(value.lower())}
     if not words.isdisjoint(_TAKES_BACK):  # `kms_cancel_key_deletion`
         words -= _DELETION
-    requested = _of_method(arguments, known)
-    if not requested and _names_only(words):
+    requested = _of_method(tool, arguments, known)
+    if requested:
+        words -= _SENDS
+    elif _names_only(words):
         words |= _COME_ABOUT
     return AskedFor("", words | requested, tool, arguments, bool(requested))
 
 
 _TAKES_BACK: Final = frozenset({"cancel", "abort", "undo", "restore", "recover", "prevent"})
 _DELETION: Final = frozenset({"deletion", "removal", "termination", "keydeletion"})
+_SENDS: Final = frozenset({"post"})  # what the method of a request is called, and no post that people read
 _COME_ABOUT: Final = frozenset({"set"})  # what a tool without a verb does: `azure_nsg_rule`
 
 
-def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str]:
+def _of_method(tool: str, arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str]:
     """The words of a request: what its method does, and those of its path."""
-    method = next((arguments[name] for name in _METHODS if isinstance(arguments.get(name), str)), "").upper()
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
+    method = next((arguments[name] for name in _METHODS if isinstance(arguments.get(name), str)), "").upper()
+    if not method and _API.search(path) is not None:  # `wiki_post`
+        method = tool.rpartition("_")[2].upper()
     if method not in known.values["methods"] or not path:
         return frozenset()
     found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
@@ -105,6 +111,7 @@ def _of_method(arguments: Mapping[str, Any], known: Vocabulary) -> frozenset[str
 _ASKS: Final = frozenset(
     {"_search", "_count", "_msearch", "_mget", "_analyze", "_explain", "_field_caps", "_sql", "scroll"}
 )
+_API: Final = Lazy(r"/(?:api|apis|rest|v\d{1,2})/")
 _METHODS: Final = ("method", "httpMethod", "http_method", "verb")
 _PATHS: Final = ("url", "path", "endpoint", "uri", "route")
 _MOST_PARTS: Final = 6

@@ -140,6 +140,8 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
         yield "short"
     if name.endswith("accesslevel") and value in _HIGHEST_LEVELS:
         yield "admin"
+    if name == "sharetype" and value in _OF_LINKS:
+        yield "public"
     if ("limits" in kinds and _NINES.fullmatch(str(value)) is not None) or str(value).lower() in _MOST_OF_ALL:
         yield "boundless"
     if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
@@ -246,12 +248,13 @@ def _rare(member: Member, lowered: str, known: Vocabulary) -> Iterator[str]:
 
 _WHERE: Final = ("path", "ref", "reference", "node", "location")  # of which a bare slash is everything there is
 _HIGHEST_LEVELS: Final = (40, 50, 60, "40", "50", "60")  # maintainers, owners and administrators of GitLab
+_OF_LINKS: Final = (3, "3")  # of Nextcloud: a share of whoever has its address
 _YEARS: Final = Lazy(r"(?:\d{4,}h|\d{3,}d|\d{2,}w|p\d+y|\d+ ?y(?:ears?)?)")
 
 
 def _switched_by_name(members: Sequence[Member], known: Vocabulary, found: dict[str, Member]) -> None:
     """Mark what is switched off by a name beside the switch: `{"flag": "require-mfa", "on": false}`."""
-    switches = [one for one in members if _is_off(one, known)]
+    switches = [one for one in members if _is_off(one, known) or _turns_off(one)]
     if not switches:
         return
     guards = {
@@ -271,7 +274,14 @@ def _switched_by_name(members: Sequence[Member], known: Vocabulary, found: dict[
                 return
 
 
-_NEAR: Final = 3  # objects between a switch and the name of what it switches
+def _turns_off(member: Member) -> bool:
+    """Whether a member says what is done, and that something is switched off by it: `{"kind": "turnFlagOff"}`."""
+    return member.name in _TELLS and isinstance(member.value, str) and not _OFF.isdisjoint(spoken(member.value))
+
+
+_TELLS: Final = frozenset({"kind", "action", "op", "operation", "instruction"})
+_OFF: Final = frozenset({"off", "disable", "deactivate"})
+_NEAR: Final = 4  # objects between a switch and the name of what it switches
 
 
 def _is_off(member: Member, known: Vocabulary) -> bool:
@@ -310,6 +320,8 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
             yield "deletes"
         if _is_highest_flag(member, known):
             yield "admin"
+        if "bares" in kinds:
+            yield "unprotected"
         if "unrecoverable" in kinds or member.name in known.members["unrecoverable"]:
             yield "unrecoverable"
         if "opens" in kinds and "shuts" not in kinds:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from aegis.core.json import escape
-from aegis.detect.endpoints import is_everything, is_refusal, plain
+from aegis.detect.endpoints import is_everything, is_refusal, is_wide, patched, plain
 from aegis.detect.extract import readable
 from aegis.detect.self_running import parsed_json
 from aegis.detect.tool_words import Vocabulary, spoken, vocabulary
@@ -51,6 +51,13 @@ def members_of(given: Mapping[str, Any]) -> list[Member]:
         if isinstance(value, dict) and is_refusal(value):
             continue
         words = spoken(name)
+        put = patched(value) if isinstance(value, dict) else None
+        if put is not None:  # of a patch: as if it stood at its place
+            around = above.union(words, *map(spoken, put.above))
+            waiting.append((f"{pointer}/value", put.name, around, put.value, depth + 1))
+            continue
+        if isinstance(value, list) and plain(name) in _MATCHERS:
+            value = [one for one in value if not is_wide(one)] or {}
         if isinstance(value, dict) and plain(name) in vocabulary().members["selects"] and is_everything(value):
             found.append(Member(pointer, words, above, plain(name), {}))  # whichever way it is written
             continue
@@ -71,6 +78,7 @@ _KEYS: Final = (
     "name", "Name", "key", "Key", "ParameterName", "id", "field", "setting", "parameter", "option", "property", "flag",
     "feature", "config",
 )  # fmt: skip
+_MATCHERS: Final = frozenset({"matchers"})  # of which all must hold
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 

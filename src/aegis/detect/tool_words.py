@@ -67,13 +67,15 @@ class ToolDeed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
     """An effect of a request to the interface of a server, by its method and its path without the host.
 
-    A path in which `unless` occurs has no such effect. `found` and `pass` are lines of `METHOD url`.
+    A path in which `unless` occurs has no such effect, and where it is one of what is `live` no host with a name for
+    trying things out has. `found` and `pass` are lines of `METHOD url`.
     """
 
     does: str
     methods: tuple[str, ...]
     path: str
     unless: str = ""
+    live: bool = False
     found: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
 
@@ -120,6 +122,7 @@ class KnownRequest(NamedTuple):
     methods: frozenset[str]
     path: Any
     unless: Any
+    live: bool
     effect: ResourceEffect
 
 
@@ -182,6 +185,7 @@ def vocabulary() -> Vocabulary:
             frozenset(one.methods),
             re2.compile(one.path),
             re2.compile(one.unless) if one.unless else None,
+            one.live,
             effect_of(one.does),
         )
         for file in files

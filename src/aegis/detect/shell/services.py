@@ -52,9 +52,7 @@ _LAUNCHERS: Final = of_kind("launcher")
 _MIGRATIONS: Final = of_kind("migration")
 _FIRST: Final = 6  # words of a launcher among which the tool stands that it starts
 _KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
-_DRY: Final = frozenset(
-    {"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"}
-)
+DRY: Final = frozenset({"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 # What only the values of options tell: the whole world let in, or an account's copy handed to another.
 _OPENED: Final = Lazy(
@@ -100,7 +98,7 @@ def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
     if deeds is None:
         return ""
     words = plain | _split_flags(command.args)
-    if words & _DRY or ("-h" in words and name not in _HOST_BY_H):
+    if words & DRY or ("-h" in words and name not in _HOST_BY_H):
         return ""
     if name == "git" and "push" in words:
         return _push(command, words)
@@ -150,7 +148,7 @@ def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
     if name not in _PARTS and name not in _CLOUDS:
         return ""
     words = frozenset(part for word in plain for part in _parts(word))
-    if words & _DRY:
+    if words & DRY:
         return ""
     for one in _PARTS.get(name, ()):
         if one.needs <= words and not one.unless & words:
@@ -172,7 +170,7 @@ def _lets_everybody(text: str) -> bool:
 
 
 def _by_words(name: str, words: frozenset[str]) -> str:
-    if words & _DRY:
+    if words & DRY:
         return ""
     return next((one.signal for one in _PLAIN.get(name, ()) if one.needs <= words and not one.unless & words), "")
 
@@ -248,7 +246,7 @@ def named_effects(command: Command) -> Iterator[Did]:
             if place is not None and place.resource in _NOT_WRITTEN:
                 yield Did("write", place.resource, "one", (target,))
     options = {arg.lower() for arg in args[:_MOST_OPTIONS]}
-    if options & _DRY or "-h" in options:
+    if options & DRY or "-h" in options:
         return
     first = next((at for at, arg in enumerate(args) if arg[:1] == "-"), len(args))
     said = [words_of(arg) if len(arg) < _LONGEST_NAME else () for arg in args[: min(first, _FIRST_NAMED)]]
