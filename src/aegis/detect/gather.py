@@ -28,7 +28,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.likely import shipped
 from aegis.detect.operands import below
-from aegis.detect.restated import only_says, restated
+from aegis.detect.restated import MODULES, of_task, only_says, restated
 from aegis.detect.roles import (
     argument_of,
     executes,
@@ -288,20 +288,20 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
     found.written.extend(own)
-    if not limits and not only_tried(subject.arguments):
+    if not limits and not ((together is None or "dryRun" in together) and only_tried(subject.arguments)):
         # Half of a character stands in the texts as a question mark.
         is_plain = together is not None and together.isascii() and "?" not in together
         given = subject.arguments if is_plain else well_formed(subject.arguments)
-        for said in restated(tool, given):
+        commands = restated(tool, given)
+        for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        weighed = not filed and total <= _MOST_WEIGHED and not only_says(given)
-        if weighed and acts(tool) and _RUNS.isdisjoint([text.role for text in texts]):
+        if acts(tool) and not filed and total <= _MOST_WEIGHED and _RUNS.isdisjoint([text.role for text in texts]):
             likely = shipped().likely(tool, given)
-            if likely is not None:
+            if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}

@@ -147,6 +147,25 @@ def only_says(arguments: Mapping[str, Any]) -> bool:
     return any(isinstance(word, str) and word in DRY for value in listed for word in value[:_MOST])
 
 
+def of_task(arguments: Mapping[str, Any]) -> list[Restated]:
+    """The command that does what a task of Ansible does that runs one or takes a path away; nothing for any other."""
+    given = next((arguments[name] for name in _OF_MODULE if name in arguments), None)
+    kind = next((str(arguments[name]) for name in MODULES if name in arguments), "").rpartition(".")[2]
+    if kind in _RUN_BY_MODULE:
+        text = next((given[name] for name in _TEXTS if name in given), "") if isinstance(given, dict) else given
+        return [Restated(text, "command")] if isinstance(text, str) and text else []
+    if isinstance(given, str):
+        given = dict(word.split("=", 1) for word in _split(given)[:_MOST] if "=" in word)
+    if kind != "file" or not isinstance(given, dict) or given.get("state") != "absent":
+        return []
+    path = next((given[name] for name in ("path", "dest", "name") if isinstance(given.get(name), str)), "")
+    return [Restated(shlex.join(["rm", "-rf", path[:_LONGEST]]), "command")] if path else []
+
+
+MODULES: Final = frozenset({"module", "module_name"})  # members that name what a task is done by
+_OF_MODULE: Final = ("module_args", "args", "arguments", "params", "parameters")
+_RUN_BY_MODULE: Final = frozenset({"command", "shell", "raw"})
+_TEXTS: Final = ("cmd", "_raw_params", "free_form")
 _APPLESCRIPTS: Final = frozenset({"osascript", "applescript", "jxa"})
 
 

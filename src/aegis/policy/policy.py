@@ -28,7 +28,7 @@ from aegis.core.principal import Principal
 from aegis.detect import extract, gather
 from aegis.detect.facts import Facts, FactSubject, ReadLimits, Texts
 from aegis.detect.rules import Scanner
-from aegis.detect.shell.unquote import find_unresolved
+from aegis.detect.shell.unquote import VARIABLES, filled, find_unresolved
 from aegis.detect.shell.words import prints_files
 from aegis.detect.touch.touch import Touched, touch
 from aegis.policy.dataflow.declare import ToolFlow
@@ -146,7 +146,7 @@ class Policy:
         return FactSubject(
             tool=tool,
             server=server,
-            arguments=arguments,
+            arguments=arguments if VARIABLES.isdisjoint(arguments) else filled(arguments),
             limits=self.limits,
             schema=route.schema,
             roles=route.roles_of(arguments) if route.hosts else route.roles,
@@ -305,7 +305,7 @@ class Policy:
             texts, together = facts.texts, facts.together
             # A placeholder or a reference has one of these signs; most calls have none in any string.
             if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
-                pending = find_unresolved(arguments, subject.roles)
+                pending = find_unresolved(subject.arguments, subject.roles)
                 if pending:
                     unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
                     facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))

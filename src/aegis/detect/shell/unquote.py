@@ -6,7 +6,8 @@ This is a reading for pattern rules; the shell analyser parses the original.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
@@ -165,6 +166,64 @@ def _argument(path: str) -> str:
         if not token.isdigit():
             return token.lower()
     return ""
+
+
+# Templates that a call fills by itself: a variable in double braces that stands beside what it is put into.
+#
+# What runs is the filled text, so that is what is looked at. Of expressions only variables and filters of paths and
+# letters are evaluated, as Jinja and Ansible do; any other stays as it is written.
+
+VARIABLES: Final = frozenset({"vars", "extra_vars", "extraVars", "variables", "template_vars", "template_variables"})
+_EXPRESSION: Final = Lazy(r"\{\{-?\s*(\w{1,64})((?:\s*\|\s*\w{1,32}(?:\([^(){}|]{0,64}\))?){0,8})\s*-?\}\}")
+_FILTERS: Final[Mapping[str, Callable[[str], str]]] = {
+    "basename": posixpath.basename, "d": str, "default": str, "dirname": posixpath.dirname, "lower": str.lower,
+    "mandatory": str, "normpath": posixpath.normpath, "string": str, "trim": str.strip, "upper": str.upper,
+}  # fmt: skip
+_LONGEST_FILLED: Final = 4_096  # characters of a text that is filled, and of what it becomes
+_MOST_FILLED: Final = 2_000  # values that are looked at
+_DEEPEST_FILLED: Final = 24
+
+
+def filled(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with the variables put in that they give; the same where they give none."""
+    given = {
+        str(name): str(value)
+        for member, held in arguments.items()
+        if isinstance(held, dict) and member in VARIABLES
+        for name, value in held.items()
+        if isinstance(value, (str, int, float)) and "{{" not in str(value)
+    }
+    if not given:
+        return arguments
+    made: dict[str, Any] = _with(arguments, given, 0, [_MOST_FILLED])
+    return made
+
+
+def _with(value: Any, given: Mapping[str, str], depth: int, left: list[int]) -> Any:
+    left[0] -= 1
+    if left[0] < 0 or depth > _DEEPEST_FILLED:
+        return value
+    if isinstance(value, dict):
+        return {name: _with(inner, given, depth + 1, left) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with(inner, given, depth + 1, left) for inner in value]
+    if not isinstance(value, str) or "{{" not in value or len(value) > _LONGEST_FILLED:
+        return value
+    made = str(_EXPRESSION.sub(lambda match: _evaluated(match.group(1), match.group(2), match.group(), given), value))
+    return made if len(made) <= _LONGEST_FILLED else value
+
+
+def _evaluated(name: str, filters: str, written: str, given: Mapping[str, str]) -> str:
+    """The value of one expression; what is written where it is none that is known."""
+    if name not in given:
+        return written
+    value = given[name]
+    for word in filters.split("|")[1:]:
+        made = _FILTERS.get(word.strip().partition("(")[0])
+        if made is None:
+            return written
+        value = made(value)
+    return value
 
 
 # A quote, backslash or caret between two word characters joins a word; in prose it never does.

@@ -17,8 +17,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.paths import names_secrets
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
-from aegis.detect.shell.formats import prints_names
-from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream
+from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream, prints_names
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
