@@ -306,8 +306,11 @@ _OF_SERVERS: Final = frozenset({"sql.grants"})  # what a statement does to a ser
 
 def _code(text: Text, found: Gathering, tool: str) -> None:
     from aegis.detect.code import analyse_code
+    from aegis.detect.languages.syntax import is_told
 
     executed = text.confidence >= EXECUTED
+    if executed and not is_told(text.value, tool.lower()):  # `run_script` starts what a shell reads as well
+        _shell(text, found, tool)
     facts = analyse_code(text.value, tool.lower(), found.effort, found.files if executed else None)
     if executed:
         found.runs.extend(facts.runs)

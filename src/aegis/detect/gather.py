@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from aegis.core.json import escape
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
 from aegis.detect.analyse import (
+    EXECUTED,
     Gathering,
     analyse,
     analyse_files,
@@ -34,7 +34,6 @@ from aegis.detect.roles import (
     executes,
     key_role,
     named_role,
-    names_any_text,
     role_of,
     runs_code,
     words_of,
@@ -42,7 +41,7 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import misfit, slot_type, spoken
+from aegis.detect.slots import may_run, misfit, slot_type, spoken
 from aegis.detect.structured import structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
@@ -172,25 +171,8 @@ class _Strings(NamedTuple):
     runner: str
 
 
-def _typed(subject: FactSubject) -> Mapping[str, TextRole]:
-    """The roles that the operator says, and that of the only text which is typed into a shell: `{"input": "ls"}`."""
-    if executes(subject.tool) != "command" or not _TERMINAL.issuperset(words_of(subject.tool)):
-        return subject.roles
-    texts = [name for name, value in subject.arguments.items() if isinstance(value, str)]
-    typed = [name for name in texts if names_any_text(name)]
-    if len(typed) != 1 or any(named_role("", name)[0] == "command" for name in subject.arguments):
-        return subject.roles
-    return {f"/{escape(typed[0])}": "command", **subject.roles}
-
-
-_TERMINAL: Final = frozenset({
-    "bash", "cmd", "console", "exec", "execute", "fish", "input", "ksh", "mcp", "powershell", "pwsh", "run", "send",
-    "sh", "shell", "terminal", "tool", "type", "zsh",
-})  # fmt: skip
-
-
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
-    tool, declared = subject.tool, _typed(subject)
+    tool, declared = subject.tool, subject.roles
     chosen, runner = spoken(subject.arguments) if runs_code(tool) or executes(tool) else ("", "")
     tool = runner or tool
     texts: list[Text] = []
@@ -228,7 +210,18 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
+    if not to_files and acts(tool):
+        _name_command(tool, texts, arguments)
     return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool)
+
+
+def _name_command(tool: str, texts: list[Text], arguments: Sequence[str]) -> None:
+    """Make the text of a shell its command where none of the call's arguments is one by its name."""
+    if any(text.role == "command" for text in texts):
+        return
+    for index, text in enumerate(texts):
+        if text.confidence < DECLARED and not text.is_key and may_run(tool, arguments[index]):
+            texts[index] = _text(Text, (text.path, text.value, False, "command", EXECUTED))
 
 
 def _brief(raw: Sequence[tuple[str, str, bool]], filed: bool) -> Iterator[str]:
@@ -434,21 +427,12 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
 def executed_places(subject: FactSubject) -> frozenset[str]:
     """Where the strings stand that are run, opened or reached, by their role or by the name of their argument alone."""
     raw, _, _ = walk(subject.arguments, subject.limits)
-    to_file = writes_file(subject.tool, raw)
-    declared = _typed(subject)
+    texts, arguments, *_ = _strings(subject, raw)
     return frozenset(
-        path
-        for path, value, is_key in raw
-        if not is_key and not _EXECUTED.isdisjoint(_roles_of(subject.tool, path, value, declared, to_file=to_file))
+        text.path
+        for text, argument in zip(texts, arguments, strict=True)
+        if not text.is_key and not _EXECUTED.isdisjoint({text.role, named_role("", argument)[0]})
     )
-
-
-def _roles_of(
-    tool: str, path: str, value: str, declared: Mapping[str, TextRole], *, to_file: bool
-) -> tuple[TextRole, TextRole]:
-    argument = argument_of(path)
-    role, _ = role_of(tool, path, argument, value, declared, to_file=to_file)
-    return role, named_role("", argument)[0]
 
 
 def _unseen(value: str, text: Text, found: Gathering) -> None:

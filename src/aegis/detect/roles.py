@@ -69,7 +69,7 @@ _DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
 _HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "browser", "devtools", "cargo", "spring"})
 _CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
 _SHELL_TOOL: Final = frozenset({
-    "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "zsh", "fish", "ksh", "nushell", "console",
+    "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "ps1", "zsh", "fish", "ksh", "nushell", "console",
     "command",
 })  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
@@ -227,7 +227,7 @@ def executes(tool: str) -> TextRole | None:
         return "sql"
     if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
         return "code"
-    if found & _SHELL_TOOL:
+    if found & _SHELL_TOOL or ("ps" in found and found & (_RUNNING | {"invoke"})):
         return "command"
     return None
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from aegis.core.patterns import Lazy
-from aegis.detect.roles import words_of
+from aegis.detect.roles import executes, words_of
 
 SlotType = Literal["number", "host", "id", "date", "email", "code", "phone"]
 _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
@@ -98,6 +98,21 @@ def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _SHELLS: Final = frozenset({"run_bash", "run_powershell", "run_cmd"})
+# Words that name a shell of a system and nothing else, and arguments in which such a one may take its text.
+_SYSTEM_SHELLS: Final = frozenset({
+    "bash", "cmd", "fish", "ksh", "nushell", "powershell", "ps", "ps1", "pwsh", "sh", "terminal", "zsh",
+})  # fmt: skip
+_TAKES_TEXT: Final = frozenset({
+    "body", "content", "contents", "data", "input", "payload", "query", "statement", "statements", "text", "value",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=8_192)
+def may_run(tool: str, argument: str) -> bool:
+    """Whether a tool is a shell by its name that may run what stands in an argument which is named after any text."""
+    if argument.lower() not in _TAKES_TEXT or executes(tool) != "command":
+        return False
+    return not _SYSTEM_SHELLS.isdisjoint(words_of(tool))
 
 
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:

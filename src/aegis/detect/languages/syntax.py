@@ -203,6 +203,24 @@ def language_of(text: str, hint: str = "") -> CodeLanguage:
     return next((language for language, pattern in _TOLD if pattern.search(text)), "python")
 
 
+# How a script for a shell begins, whatever stands in its here-documents.
+_SHELL_HEAD: Final = Lazy(r"(?i)^\s*(?:#!\S*/(?:env\s+)?(?:ba|da|k|z)?sh\b|@echo\s+off\b)")
+
+
+def is_told(text: str, hint: str = "") -> bool:
+    """Whether anything says which language a text is in that is no shell's: a tag, what runs it, or how it is written.
+
+    Of what PHP is written with, `$x = 1` and `echo "x"` stand in scripts of shells as well.
+    """
+    if _SHELL_HEAD.match(text):
+        return False
+    if text.lstrip().startswith("<?") or any(word in hint for word in _HINTS):
+        return True
+    if not _WORDS.keys().isdisjoint(_DIVIDES.split(hint)):
+        return True
+    return any(pattern.search(text) for _, pattern in _TOLD[:-1])
+
+
 def _capsule(address: int) -> object:
     """The address of a grammar in the form that its parser takes; grammars that were built earlier give it bare."""
     make = ctypes.pythonapi.PyCapsule_New
