@@ -301,7 +301,7 @@ def _destroys_data(statement: str, text: Text, found: Gathering) -> None:
         found.effect(effect, text)
 
 
-_OF_SERVERS: Final = frozenset({"sql.grants"})  # what a statement does to a server, whoever hands it over
+_OF_SERVERS: Final = frozenset({"sql.grants", "sql.configures"})  # what it does to a server, whoever hands it over
 
 
 def _code(text: Text, found: Gathering, tool: str) -> None:

@@ -1,12 +1,13 @@
 """Statements that a database builds and runs by itself: `EXEC`, `EXECUTE IMMEDIATE`, `PREPARE`, `DO`.
 
-Constants are followed through concatenation, `CONCAT`, `CHAR`, `REPLACE`, `FORMAT` and variables of the same text, so
-that what is run is read like any other statement. What comes from a table or a parameter is left out.
+Constants are followed through expressions (`sql_constants`) and variables of the same text, so that what is run is read
+like any other statement. A loop over a catalogue that is narrowed to one schema knows that schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sqlglot.dialects.dialect import Dialect
@@ -15,6 +16,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from aegis.core.patterns import Lazy
 from aegis.detect.quick import one_of
+from aegis.detect.sql_constants import MOST_CHARACTERS, constant_at
 
 MOST_BUILT: Final = 32  # statements that one text builds and that are read
 _MOST_TOKENS: Final = 8_000
@@ -30,18 +32,13 @@ _SCHEDULED: Final = Lazy(r"(?is)\bcreate\s+(?:definer\s*=\s*\S+\s+)?event\b[^;]*
 _RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|prepare\s+\w+\s+from)\b")
 _PREPARED: Final = Lazy(r"(?i)\bprepare\s+\w+\s*(?:\([^)]{0,200}\))?\s+as\s+([^;]+)")
 _DOLLARS: Final = Lazy(r"\$(\w*)\$")
-_JOINS: Final = frozenset({TokenType.PLUS, TokenType.DPIPE})
-_STRINGS: Final = frozenset({
-    TokenType.STRING, TokenType.NATIONAL_STRING, TokenType.RAW_STRING, TokenType.HEREDOC_STRING,
-})  # fmt: skip
-_CODES: Final = frozenset({"char", "chr", "nchar"})
 
 
-class _Text(NamedTuple):
-    """A constant that stands at a place among the tokens, and where it ends."""
+class _Name(NamedTuple):
+    """A variable that is set, and where what it is set to begins."""
 
-    value: str
-    end: int
+    name: str
+    begin: int
 
 
 def built_statements(text: str) -> list[str]:
@@ -56,25 +53,62 @@ def built_statements(text: str) -> list[str]:
         tokens = Dialect.get_or_raise(None).tokenize(_RUNNING.sub(" ", text))[:_MOST_TOKENS]
     except (SqlglotError, ValueError, IndexError):
         return list(found)[:MOST_BUILT]
-    variables: dict[str, str] = {}
+    runs_names = _RUNS_NAME.search(text) is not None
+    variables: dict[str, str | int] = dict(_narrowed(text))
     at = 0
     while at < len(tokens):
-        name = _assigned(tokens, at)
-        if name is not None:
-            value = _constant(tokens, name.end, variables)
+        set_here = _assigned(tokens, at)
+        if set_here is not None:
+            value = constant_at(tokens, set_here.begin, variables)
             if value is not None:
-                before = variables.get(name.value, "") if tokens[name.end - 1].text == "+=" else ""
-                variables[name.value] = before + value.value
-                _note(variables[name.value], found)
+                held = value.value
+                if tokens[set_here.begin - 1].text == "+=":
+                    held = f"{variables.get(set_here.name, '')}{held}"[:MOST_CHARACTERS]
+                variables[set_here.name] = held
+                _note(str(held), runs_names, found)
                 at = value.end
                 continue
-        value = _constant(tokens, at, variables)
+        elif tokens[at].text.lower() == _CONFIGURES:
+            _configured(tokens, at + 1, variables, found)
+        value = constant_at(tokens, at, variables)
         if value is not None:
-            _note(value.value, found)
+            _note(value.text, runs_names, found)
             at = max(value.end, at + 1)
             continue
         at += 1
     return list(found)[:MOST_BUILT]
+
+
+_CONFIGURES: Final = "sp_configure"
+
+
+def _configured(tokens: Sequence[Token], at: int, variables: dict[str, str | int], found: dict[str, None]) -> None:
+    """Note which option of a server is set to what: `sp_configure @option, 1`."""
+    option = constant_at(tokens, at, variables)
+    if option is not None and option.end < len(tokens) and tokens[option.end].token_type is TokenType.COMMA:
+        value = constant_at(tokens, option.end + 1, variables)
+        found[f"EXEC {_CONFIGURES} '{option.text}', {'VALUE' if value is None else value.text}"] = None
+
+
+# A loop over the catalogue of a database, and what its condition says of the schema and the table of each row.
+_LOOPS: Final = Lazy(r"(?is)\bfor\s+(\w+)\s+in\s+\(?\s*(select\b.{1,990}?)\bloop\b")
+_ONE_SCHEMA: Final = Lazy(
+    r"(?i)\band\s+(?:\w+\.)?(\w*schema\w*|nspname|\w*owner|\w*table_?name|relname)\s*(?:=|\blike\b)\s*'([^']{1,80})'"
+)
+_EITHER: Final = Lazy(r"(?i)\bor\b|\bunion\b|\bwhere\b")
+
+
+def _narrowed(text: str) -> Iterator[tuple[str, str]]:
+    """What each row of a loop is known to hold: `r.schemaname`, where the loop asks for one schema alone."""
+    for loop in islice(_LOOPS.finditer(text), MOST_BUILT):
+        where = _WHERE.search(loop.group(2))
+        condition = "" if where is None else f" and {loop.group(2)[where.end() :]}"
+        if _EITHER.search(condition) is None:
+            for asked in _ONE_SCHEMA.finditer(condition):
+                yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%")
+
+
+_WHERE: Final = Lazy(r"(?i)\bwhere\b")
 
 
 # Routines that reach beyond the database, whose names are put together to be run: `EXEC @name`.
@@ -83,10 +117,13 @@ _ROUTINE: Final = Lazy(
 )
 
 
-def _note(value: str, found: dict[str, None]) -> None:
+_RUNS_NAME: Final = Lazy(r"(?i)\bexec(?:ute)?\s*(?:immediate\b|\(|@|n?')|\bopenquery\b|\bsp_executesql\b")
+
+
+def _note(value: str, runs_names: bool, found: dict[str, None]) -> None:
     if _STATEMENT.match(value):
         found[value.strip()] = None
-    elif _ROUTINE.match(value):
+    elif runs_names and _ROUTINE.match(value):
         found[f"SELECT {value.strip('[]')}('value')"] = None
 
 
@@ -114,19 +151,19 @@ def _bodies(text: str) -> list[str]:
 _PROCEDURE: Final = frozenset({"begin", "then", "loop", "else", "perform", "end", "atomic"})
 
 
-def _assigned(tokens: Sequence[Token], at: int) -> _Text | None:
+def _assigned(tokens: Sequence[Token], at: int) -> _Name | None:
     """A variable that is set at a place: `SET @s = ...`, `DECLARE @s nvarchar(max) = ...`, `s := ...`."""
     token = tokens[at]
     if token.token_type is TokenType.PARAMETER and at + 1 < len(tokens):
         name, after = f"@{tokens[at + 1].text.lower()}", at + 2
-    elif token.token_type is TokenType.VAR:
+    elif token.token_type is TokenType.VAR and token.text.lower() not in _BEFORE_NAME:
         name, after = token.text.lower(), at + 1
     else:
         return None
     for later in range(after, min(after + 6, len(tokens))):
         kind = tokens[later].token_type
-        if kind in (TokenType.EQ, TokenType.COLON_EQ) or tokens[later].text == "+=":
-            return _Text(name, later + 1)
+        if kind in (TokenType.EQ, TokenType.COLON_EQ, TokenType.DEFAULT) or tokens[later].text == "+=":
+            return _Name(name, later + 1)
         if kind is TokenType.PLUS and later + 1 < len(tokens) and tokens[later + 1].token_type is TokenType.EQ:
             return None
         if later > after and kind in (TokenType.SEMICOLON, TokenType.COMMA):
@@ -136,69 +173,9 @@ def _assigned(tokens: Sequence[Token], at: int) -> _Text | None:
     return None
 
 
+_BEFORE_NAME: Final = frozenset({"declare", "let", "var", "begin"})
 _TYPES: Final = frozenset({
     TokenType.TEXT, TokenType.VARCHAR, TokenType.NVARCHAR, TokenType.CHAR, TokenType.NCHAR, TokenType.VAR,
+    TokenType.INT,
 })  # fmt: skip
 _TYPE_WORDS: Final = frozenset({"varchar2", "text", "nvarchar", "varchar", "as", "clob", "sysname"})
-
-
-def _constant(tokens: Sequence[Token], at: int, variables: dict[str, str]) -> _Text | None:
-    """The constant that begins at a place, with what is put behind it."""
-    first = _piece(tokens, at, variables)
-    if first is None:
-        return None
-    value, end = first
-    while end < len(tokens) and tokens[end].token_type in _JOINS:
-        following = _piece(tokens, end + 1, variables)
-        if following is None:
-            break
-        value, end = (value + following.value)[:16_384], following.end
-    return _Text(value, end)
-
-
-def _piece(tokens: Sequence[Token], at: int, variables: dict[str, str]) -> _Text | None:
-    if at >= len(tokens):
-        return None
-    token = tokens[at]
-    if token.token_type in _STRINGS:
-        return _Text(token.text, at + 1)
-    if token.token_type is TokenType.PARAMETER and at + 1 < len(tokens):
-        known = variables.get(f"@{tokens[at + 1].text.lower()}")
-        return None if known is None else _Text(known, at + 2)
-    name = token.text.lower()
-    if at + 1 < len(tokens) and tokens[at + 1].token_type is TokenType.L_PAREN:
-        return _function(name, tokens, at + 2, variables)
-    known = variables.get(name) if token.token_type is TokenType.VAR else None
-    return None if known is None else _Text(known, at + 1)
-
-
-def _function(name: str, tokens: Sequence[Token], at: int, variables: dict[str, str]) -> _Text | None:
-    """What a function of constants makes: `CONCAT`, `CHAR`, `FORMAT`, `REPLACE`, `REVERSE`."""
-    given: list[str] = []
-    while at < len(tokens) and tokens[at].token_type is not TokenType.R_PAREN:
-        one = _constant(tokens, at, variables)
-        if one is not None:
-            given.append(one.value)
-            at = one.end
-        elif tokens[at].token_type is TokenType.NUMBER:
-            given.append(tokens[at].text)
-            at += 1
-        elif tokens[at].token_type is TokenType.COMMA:
-            at += 1
-        else:
-            return None
-    end = at + 1
-    if name in ("concat", "concat_ws"):
-        return _Text("".join(given[1:] if name == "concat_ws" else given), end)
-    if name in _CODES and given and all(one.isdigit() and int(one[:7]) < 0x110000 for one in given):
-        return _Text("".join(chr(int(one[:7])) for one in given), end)
-    if name == "reverse" and given:
-        return _Text(given[0][::-1], end)
-    if name == "replace" and len(given) == 3:
-        return _Text(given[0].replace(given[1], given[2]), end)
-    if name in ("format", "printf") and given:
-        text = given[0]
-        for argument in given[1:]:
-            text = next((text.replace(sign, argument, 1) for sign in ("%I", "%s", "%L") if sign in text), text)
-        return _Text(text, end)
-    return None

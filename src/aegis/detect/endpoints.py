@@ -73,7 +73,7 @@ def _narrows_nothing(name: str, held: Any) -> bool:
         parts = map(is_everything, islice(held, _MOST_FIELDS))
         return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
-        return held is True or (name == "bool" and is_everything(held))
+        return held is True or (is_everything(held) if name == "bool" else _compares_itself(held))
     if name == "$where":
         return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
     if not isinstance(held, dict) or len(held) != 1:
@@ -89,6 +89,12 @@ def _narrows_nothing(name: str, held: Any) -> bool:
     if sign in _UNLIKE or sign in ("gt", "gte", "nin"):
         return name in _OF_KEYS and (wanted is None or wanted in ("", [], 0, -1, *((1,) if sign[0] == "g" else ())))
     return sign == "regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
+
+
+def _compares_itself(held: Mapping[str, Any]) -> bool:
+    """Whether an expression compares a thing with itself, as it holds for every document: `{$eq: ["$a", "$a"]}`."""
+    ((sign, given),) = held.items() if len(held) == 1 else (("", None),)
+    return sign in ("$eq", "$gte", "$lte") and isinstance(given, list) and len(given) == 2 and given[0] == given[1]
 
 
 def _sign_of(name: str) -> str:
@@ -123,13 +129,35 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                     yield _request("disable", "account", "all", path)
                 elif _is_collection(path_of(path)) and not any(members.get(name) for name in _SENT):
                     yield _request("delete", "table", "many", path)
-        elif last == "_delete_by_query" and (members.get("body") is None or is_everything(members.get("body"))):
-            yield _request("delete", "record", "all", path)
+        elif last == "_delete_by_query":
+            body = members.get("body")
+            if body is None or is_everything(body):
+                yield _request("delete", "record", "all", path)
+            elif _only_excludes(body):
+                yield _request("delete", "table", "many", path)
+        elif last == "delete" and _deletes_a_time(members.get("body")):
+            yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
         yield _request("delete", "table", "all", index)
+
+
+def _only_excludes(body: Any) -> bool:
+    """Whether a query of Elasticsearch spares documents with a value and finds all others."""
+    query = body.get("query") if isinstance(body, dict) else None
+    joined = query.get("bool") if isinstance(query, dict) else None
+    if not isinstance(joined, dict) or not joined.keys() <= {"must_not", "boost"}:
+        return False
+    kept = joined.get("must_not")
+    parts = kept if isinstance(kept, list) else [kept]
+    return bool(parts) and not any(isinstance(part, dict) and "exists" in part for part in parts)
+
+
+def _deletes_a_time(body: Any) -> bool:
+    """Whether a request to InfluxDB deletes every point between two times."""
+    return isinstance(body, dict) and {"start", "stop"} <= body.keys() and not body.get("predicate")
 
 
 _PLACES: Final = ("path", "endpoint", "url", "uri", "route")

@@ -8,6 +8,7 @@ variables of the same call. A text of another kind gives nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -18,7 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.extract import readable
 from aegis.detect.quick import one_of
 from aegis.detect.self_running import parsed_json
-from aegis.detect.tool_words import statements
+from aegis.detect.tool_words import is_scratch, statements
 
 _SHOWN: Final = 80
 
@@ -30,7 +31,7 @@ def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
     for number in known.may(text):
         pattern, effect = known.each[number]
         match = pattern.search(text)
-        if match is not None:
+        if match is not None and not any(map(is_scratch, filter(None, match.groups()))):
             found.append(effect._replace(evidence=match.group().strip()[:_SHOWN]))
     return found
 
@@ -59,6 +60,23 @@ _ITERATED: Final = Lazy(
     r"(?is)\biterate\s*\(\s*['\"]\s*match\s*\(\s*\w*\s*\)\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{0,200}\bdelete\b"
 )
 _JOINED_TEXTS: Final = Lazy(r"'\s*\+\s*'|\"\s*\+\s*\"")
+
+
+_JOINED_PARAMETER: Final = Lazy(r"(['\"])\s*\+\s*\$(\w{1,40})\s*\+\s*(['\"])")
+_MOST_PARAMETERS: Final = 16
+_PARAMETERS: Final = ("params", "parameters", "parameterMap")
+
+
+def with_parameters(text: str, arguments: Mapping[str, Any]) -> str:
+    """A text of Cypher with what its call gives for the parameters that it joins to a statement."""
+    given: Mapping[str, Any] = next(
+        (arguments[name] for name in _PARAMETERS if isinstance(arguments.get(name), dict)), {}
+    )
+    for match in islice(_JOINED_PARAMETER.finditer(text), _MOST_PARAMETERS) if given else ():
+        value = given.get(match.group(2))
+        if isinstance(value, str):
+            text = text.replace(match.group(), value)[:_LONGEST]
+    return text
 
 
 def _cypher(text: str) -> list[ResourceEffect]:

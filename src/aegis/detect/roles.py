@@ -30,7 +30,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "when", "if", "rule", "conditions", "condition", "criteria", "orderby",
-        "keyword", "search", "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
+        "predicate", "keyword", "search", "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval",
         "chunk", "apex"),
     "content": (

@@ -23,6 +23,7 @@ from aegis.detect.chosen_rows import always_true, selects_all
 from aegis.detect.facts import Effort
 from aegis.detect.queries import query_effects
 from aegis.detect.resources import place_of
+from aegis.detect.tool_words import is_scratch
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
@@ -156,14 +157,15 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
     kept = _PASSWORDS.search(text[:MAX_SQL])
     if kept is not None:
         facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))
-    administers = _MAKES_ADMIN.search(text[:MAX_SQL])
-    if administers is not None:
-        facts.signals.append(("sql.grants", administers.group()[:_SHOWN]))
+    for name, pattern in (("sql.grants", _MAKES_ADMIN), ("sql.configures", _RUNS_PROGRAMS)):
+        match = pattern.search(text[:MAX_SQL])
+        if match is not None:
+            facts.signals.append((name, match.group()[:_SHOWN]))
     if len(text) > MAX_SQL or not effort.take(len(text) * _UNITS):
         _unread(facts)
         return facts
     try:
-        statements = parse_sql(text)
+        statements = parse_sql(text, "tsql" if _OF_SESSION.search(text) is not None else None)
     except SqlUnreadError:
         effort.left -= _FAILED + len(text) * _UNITS
         _unread(facts)
@@ -244,20 +246,28 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             _by_words(node.sql(), facts)
 
 
-# Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle and SQL Server.
+_OF_SESSION: Final = Lazy(r"(?i)\b(?:into|table|from|join|update|exists)\s+#\w")  # tables of SQL Server
+# What lets statements run programs (SQL Server).
+_RUNS_PROGRAMS: Final = Lazy(
+    r"(?i)\bsp_configure\s+(?:@\w+\s*=\s*)?n?'(?:xp_cmdshell|ole automation procedures|ad hoc distributed queries|"
+    r"clr enabled|external scripts enabled)'\s*,\s*(?:@\w+\s*=\s*)?(?:[1-9]|VALUE)"
+)
+# Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle, SQL Server and Cassandra (`SUPERUSER = true`).
 _MAKES_ADMIN: Final = Lazy(
-    r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:superuser|createrole|bypassrls|add\s+member)\b|"
-    r"\bcreate\s+(?:user|role)\s+[^;]{1,200}\b(?:superuser|bypassrls)\b|\b(?:update|insert\s+into)\s+mysql\.(?:user|db|global_priv)\b|"
+    r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:createrole|bypassrls|add\s+member)\b|"
+    r"\b(?:alter|create)\s+(?:user|role)\s+[^;]{1,200}\b(?:superuser\s*(?:[^\s=]|=\s*'?(?:true|1)|$)|bypassrls\b)|\b(?:update|insert\s+into)\s+mysql\.(?:user|db|global_priv)\b|"
     r"\balter\s+server\s+role\s+sysadmin\b|\bsp_addsrvrolemember\b"
 )
 _GIVES_ALL: Final = Lazy(
     r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
-    r"(?:all\b.{1,200}|\w{1,60})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
+    r"(?:all\b.{1,200}|\w{1,60}|.{0,60}\b(?:update|insert|delete|truncate)\b.{1,200})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
 
 
 def _change(node: exp.Expr, facts: SqlFacts) -> None:
+    if isinstance(node, (exp.Drop, exp.TruncateTable, exp.Delete, exp.Update)) and _is_scratch(node):
+        return
     if isinstance(node, (exp.Drop, exp.TruncateTable)):
         kind = str(node.args.get("kind") or "").upper()
         if isinstance(node, exp.TruncateTable) or (
@@ -276,6 +286,16 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
             _signal("sql.every-row", node, facts)
             if isinstance(node, exp.Delete):
                 _effect("record", "many", node, facts)
+
+
+def _is_scratch(node: exp.Expr) -> bool:
+    """Whether a statement reaches nothing but tables of its session, or of schemas that were made to be thrown away."""
+    tables = list(node.find_all(exp.Table))
+    return bool(tables) and all(
+        (isinstance(table.this, exp.Identifier) and table.this.args.get("temporary") and not table.alias)
+        or is_scratch(".".join(part.name for part in table.parts))
+        for table in tables
+    )
 
 
 def _effect(resource: Resource, scope: EffectScope, node: exp.Expr, facts: SqlFacts) -> None:

@@ -15,9 +15,10 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import of_cluster, of_container
+from aegis.detect.document_stores import database_command, expires, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, patched, plain
-from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights, is_highest
-from aegis.detect.queries import mutations_of, query_effects
+from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights
+from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
 from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
@@ -49,7 +50,7 @@ may_tell: Final = one_of(
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
-    r"\$out|\$merge|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
+    r"\$out|\$merge|remove_index|expireafterseconds|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
     r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
     r"\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
@@ -94,13 +95,14 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
             if pointer and "method" in value and any(name in value for name in _ADDRESSES):  # one request of a batch
                 found.extend(Told(f"{pointer}{one.pointer}", one.effect) for one in tool_deeds(tool, value))
             found.extend(Told(pointer, effect) for effect in _of_object(value, deed + where))
-            found.extend(Told(pointer, effect) for effect in _stored(value, arguments))
+            found.extend(Told(pointer, effect) for effect in (*stored(value, arguments), *expires(value, arguments)))
             for name, inner in value.items():
                 for text in inner if isinstance(inner, list) else [inner]:
                     if not isinstance(text, str):
                         continue
-                    if _STATEMENT in telling and not to_files:
-                        found.extend(Told(f"{pointer}/{escape(str(name))}", one) for one in query_effects(text))
+                    joined = with_parameters(text, arguments)
+                    if (_STATEMENT in telling or joined != text) and not to_files:
+                        found.extend(Told(f"{pointer}/{escape(str(name))}", one) for one in query_effects(joined))
                     if _MANIFEST(text):
                         told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
                         # What is only written is a document still, unless it hands over the whole machine.
@@ -280,7 +282,7 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     yield from _of_names(members, tool)
     yield from _proves(members)
     yield from _loads(members)
-    yield from _database_command(members)
+    yield from database_command(members)
     yield from of_request(members, tool, deletes=_may_delete(tool))
 
 
@@ -364,53 +366,6 @@ def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
                 for one in given if isinstance(given, list) else [given]:
                     if isinstance(one, str) and "@" in one:
                         yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
-
-
-def _database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """What a command or a pipeline of a document database does that is given as a document."""
-    if members.get("dropdatabase") in (1, True, "1"):
-        yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
-    elif "createuser" in members or "grantrolestouser" in members:
-        roles = members.get("roles")
-        for role in roles if isinstance(roles, list) else ():
-            named = str(role.get("role", "")) if isinstance(role, dict) else str(role)
-            if is_highest(named):
-                yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
-    elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and len(members) <= _FEW:
-        yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
-    removed = members.get("delete")
-    if isinstance(removed, dict) and is_everything(removed):  # an update of Solr
-        yield ResourceEffect("delete", "record", "all", (), "", "delete")
-    deletes = members.get("deletes")
-    for one in deletes if isinstance(deletes, list) else ():
-        if isinstance(one, dict) and one.get("q") == {} and one.get("limit", 0) == 0:
-            yield ResourceEffect("delete", "record", "all", (), "", "deletes")
-
-
-_FEW: Final = 3
-_DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
-_COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
-
-
-def _stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """Where a pipeline writes what it found: into another database, or over the collection that it read."""
-    for stage in ("$out", "$merge"):
-        target = value.get(stage)
-        if stage == "$merge" and isinstance(target, dict):
-            target = target.get("into")
-        if isinstance(target, dict) and isinstance(target.get("db"), str):
-            if target["db"] not in [arguments.get(name) for name in _DATABASES]:
-                shown = f"{target['db']}.{target.get('coll', '')}"
-                yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
-        elif stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
-            yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
-
-
-def _read_from(arguments: Mapping[str, Any]) -> list[Any]:
-    """The collections that a call or the command in it reads."""
-    command = arguments.get("command")
-    inner = command.get("aggregate") if isinstance(command, dict) else None
-    return [inner, *(arguments.get(name) for name in _COLLECTIONS)]
 
 
 def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:

@@ -83,7 +83,8 @@ class ToolRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ToolStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
     """An effect of a statement in the language of a database or a search, by a pattern without regard to case.
 
-    One with `only_sql` is looked for where a text is known to be SQL: elsewhere its words may be anybody's.
+    One with `only_sql` is looked for where a text is known to be SQL: elsewhere its words may be anybody's. What a
+    group of the pattern holds is what it is done to: it has no such effect on what was made to be thrown away.
     """
 
     does: str
@@ -260,6 +261,14 @@ def is_throwaway(value: str) -> bool:
     return not said.isdisjoint(known.values["throwaway"]) or _NUMBERED.search(lowered) is not None
 
 
+def is_scratch(table: str) -> bool:
+    """Whether a table lies in a schema that was made to be thrown away, or in one session of SQL Server (`#rows`)."""
+    name = "".join(char for char in table if char not in _QUOTES)
+    schema, _, _ = name.rpartition(".")
+    return name[:1] == "#" or (is_throwaway(name) and is_throwaway(schema))
+
+
+_QUOTES: Final = frozenset('"`[]')
 _NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a request to merge
 
 

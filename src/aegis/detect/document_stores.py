@@ -1,0 +1,98 @@
+"""What commands of document databases and search engines do that are given as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from aegis.core.effects import ResourceEffect
+from aegis.core.patterns import Lazy
+from aegis.detect.endpoints import is_everything
+from aegis.detect.permissions import is_highest
+from aegis.detect.tool_words import is_throwaway, spoken
+
+_SHOWN: Final = 80
+
+
+def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """What a command or a pipeline of a document database does that is given as a document."""
+    if members.get("dropdatabase") in (1, True, "1"):
+        yield ResourceEffect("delete", "database", "all", (), "", "dropDatabase")
+    elif "createuser" in members or "grantrolestouser" in members:
+        roles = members.get("roles")
+        for role in roles if isinstance(roles, list) else ():
+            named = str(role.get("role", "")) if isinstance(role, dict) else str(role)
+            if is_highest(named):
+                yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
+    elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and members.keys() <= _BESIDE:
+        yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
+    dropped = members.get("removeindex")
+    if isinstance(dropped, dict):  # an action on aliases
+        indices = dropped.get("indices", dropped.get("index"))
+        names = [str(one) for one in (indices if isinstance(indices, list) else [indices])]
+        if names and not all(map(is_throwaway, names)):
+            yield ResourceEffect("delete", "table", "many", tuple(names), "", f"remove_index {names[0]}"[:_SHOWN])
+    removed = members.get("delete")
+    if isinstance(removed, dict) and is_everything(removed):  # an update of Solr
+        yield ResourceEffect("delete", "record", "all", (), "", "delete")
+    deletes = members.get("deletes")
+    for one in deletes if isinstance(deletes, list) else ():
+        if isinstance(one, dict) and one.get("q") == {} and one.get("limit", 0) == 0:
+            yield ResourceEffect("delete", "record", "all", (), "", "deletes")
+
+
+# What stands beside the name of a command, which others than databases have as well.
+_BESIDE: Final = frozenset({
+    "drop", "db", "$db", "database", "dbname", "databasename", "writeconcern", "comment", "lsid", "maxtimems",
+})  # fmt: skip
+_DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
+_ON_COLLECTIONS: Final = ("aggregate", "createIndexes", "collMod")
+_COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
+
+
+def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Where a pipeline writes what it found: into another database, or over the collection that it read."""
+    for stage in ("$out", "$merge"):
+        target = value.get(stage)
+        if stage == "$merge" and isinstance(target, dict):
+            target = target.get("into")
+        if isinstance(target, dict) and isinstance(target.get("db"), str):
+            if target["db"] not in [arguments.get(name) for name in _DATABASES]:
+                shown = f"{target['db']}.{target.get('coll', '')}"
+                yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
+        elif stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
+            yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
+
+
+# Collections whose documents are made to end soon, by a word of their names.
+_SHORT_LIVED: Final = frozenset({
+    "cache", "carts", "challenge", "code", "event", "heartbeat", "job", "lock", "log", "metric", "nonce", "otp",
+    "presence", "queue", "rate", "session", "state", "token",
+})  # fmt: skip
+_SOON: Final = 3_600  # seconds
+_KEYS: Final = ("key", "keys", "keyPattern")
+_MOMENTS: Final = Lazy(r"(?i)expir|ttl|until|valid|delete|purge|end")
+
+
+def expires(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """Whether an index lets every document of a collection end soon, though nothing says that they are made for it.
+
+    With zero seconds each ends at the moment that it holds itself, if that is what the field is.
+    """
+    seconds = value.get("expireAfterSeconds")
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or seconds > _SOON:
+        return
+    fields = next((value[name] for name in _KEYS if name in value), arguments.get("keys"))
+    if isinstance(fields, dict) and any(_MOMENTS.search(str(name)) is not None for name in fields):
+        return
+    names = [name for name in _read_from(arguments) if isinstance(name, str)]
+    if names and all(is_throwaway(one) or not _SHORT_LIVED.isdisjoint(spoken(one)) for one in names):
+        return
+    yield ResourceEffect("delete", "table", "many", tuple(names), "", f"expireAfterSeconds: {seconds}")
+
+
+def _read_from(arguments: Mapping[str, Any]) -> list[Any]:
+    """The collections that a call or the command in it is about."""
+    command = arguments.get("command")
+    inner = [command.get(name) for name in _ON_COLLECTIONS] if isinstance(command, dict) else []
+    return [*inner, *(arguments.get(name) for name in _COLLECTIONS)]
