@@ -45,7 +45,11 @@ _EVERY_NODE: Final = Lazy(
     r"(?is)\bmatch\s*(?:\w+\s*=\s*)?\(\s*\w*\s*\)\s*(?:-\s*\[\s*\w*\s*\]\s*-?>?\s*\(\s*\w*\s*\)\s*)?(?:optional\s+match\s[^;]{0,200}?)?(?:with\s+\w+(?:\s+limit\s+\d+)?\s+)?"
     r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
 )
-_EVERY_OF_LABEL: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:\s*\w+\s*\)\s*(?:detach\s+)?delete\b")
+_NODE: Final = r"\(\s*\w*\s*(?::\s*[\w|:`]+\s*)?\)"  # of any kind or of one, whatever it holds
+_EVERY_OF_LABEL: Final = Lazy(
+    rf"(?is)\bmatch\s*{_NODE}(?:\s*<?-\s*(?:\[[\s\w:|*.]*\])?\s*->?\s*{_NODE})*\s*(?:detach\s+)?delete\b"
+)
+_EXPLAINS: Final = Lazy(r"(?i)^\s*explain\s")  # without doing it, where PROFILE does
 _SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|remove)\s+\w+[.:]")
 _DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
 _READS_FILE: Final = Lazy(
@@ -81,7 +85,7 @@ def with_parameters(text: str, arguments: Mapping[str, Any]) -> str:
 
 def _cypher(text: str) -> list[ResourceEffect]:
     """What a text of Cypher does; empty for every other text."""
-    if not _CYPHER(text):
+    if not _CYPHER(text) or _EXPLAINS.search(text):
         return []
     found: list[ResourceEffect] = []
     shown = text.strip()[:_SHOWN]

@@ -298,13 +298,14 @@ def sends_out(place: Resource, programs: Sequence[str]) -> str:
 
 
 def gives_secrets(written: Written) -> bool:
-    """Whether a workflow hands all secrets of a repository to a command or a host."""
+    """Whether a workflow hands all secrets of a repository to a command or a host, or its environment to a file."""
     return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None
 
 
 _ALL_SECRETS: Final = Lazy(
     r"(?i)(?:https?://|\b(?:curl|wget|nc|echo|cat|printf|node|python3?|base64)\b)[^\n]{0,300}\$\{\{\s*toJSON\(\s*secrets\s*\)|"
-    r"\$\{\{\s*toJSON\(\s*secrets\s*\)\s*\}\}[^\n]{0,300}(?:https?://|\|)"
+    r"\$\{\{\s*toJSON\(\s*secrets\s*\)\s*\}\}[^\n]{0,300}(?:https?://|\|)|"
+    r"(?:(?:^|\n)[\s-]*(?:(?:run|script)\s*:\s*)?|[;&]\s*)(?:printenv|env|export\s+-p)\s*>>?\s*[\"']?[\w.$]"
 )
 
 
