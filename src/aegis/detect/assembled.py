@@ -263,7 +263,7 @@ def _interprets(command: str) -> bool:
 
 
 _STARTERS: Final = frozenset({*PREFIXED, *members("elsewhere", RemoteStart), *of_kind("container-engine")})
-_MOST_STARTERS: Final = 4  # words before which an interpreter is started: `sudo -n python3`
+_MOST_STARTERS: Final = 12  # words before which an interpreter is started: `docker exec -i -u root db mysql`
 
 
 def _command(

@@ -263,6 +263,10 @@ _GIVES_ALL: Final = Lazy(
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
     r"(?:all\b.{1,200}|\w{1,60}|.{0,60}\b(?:update|insert|delete|truncate)\b.{1,200})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
+# What MySQL calls no privilege at all: an account that may sign in.
+_GIVES_NOTHING: Final = Lazy(
+    r"(?is)^\s*grant\s+usage\s+on\s+\*\s*\.\s*\*\s+to\s+\S{1,200}\s*(?:require\s+\w+)?\s*;?\s*$"
+)
 
 
 def _change(node: exp.Expr, facts: SqlFacts) -> None:
@@ -345,7 +349,7 @@ def _by_words(text: str, facts: SqlFacts) -> None:
             facts.signals.append(("sql.every-row", piece.strip()[:_SHOWN]))
         elif first in _WRITE_WORDS or first in _IRREVERSIBLE_WORDS:
             facts.writes = True
-            if first == "grant" and _GIVES_ALL.search(piece):
+            if first == "grant" and _GIVES_ALL.search(piece) and not _GIVES_NOTHING.match(piece):
                 facts.signals.append(("sql.grants", piece.strip()[:_SHOWN]))
         elif first in _READ_WORDS:
             facts.reads = True

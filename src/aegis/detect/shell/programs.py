@@ -243,7 +243,7 @@ _INCLUDES: Final = Lazy(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
 
 
 # Commands that a client gives its rows to: of `sqlite3`, of `psql` and of `mysql`.
-_GIVEN_ROWS: Final = Lazy(r"(?m)(?:^\s*\.(?:once|output)|\\(?:o|out|gx?|w))\s+\|\s*(\S.*)$|(?:^\s*pager|\\P)\s+(\S.*)$")
+_GIVEN_ROWS: Final = Lazy(r"(?m)(?:^\s*\.(?:once|output)|\\(?:o|out|gx?|w))\s+\|\s*(\S.*)$|^\s*(?:pager|\\P)\s+(\S.*)$")
 
 
 def commands_in_sql(text: str) -> tuple[list[tuple[str, str]], list[str]]:
