@@ -231,7 +231,7 @@ def _sql(text: Text, found: Gathering) -> None:
         found.effect(effect, text)
 
 
-def _shell(text: Text, found: Gathering, tool: str) -> None:
+def _shell(text: Text, found: Gathering, tool: str, *, meant: bool = True) -> None:
     from aegis.detect.shell.windows import analyse_command
 
     if found.files is None:
@@ -252,7 +252,7 @@ def _shell(text: Text, found: Gathering, tool: str) -> None:
         found.irreversible = True
         found.raise_tier(Risk.HIGH)
         found.note("facts-shell-irreversible", "destructive", text, "the command destroys data for good", text.value)
-    if facts.too_long:
+    if facts.too_long and meant:
         found.unread(text)
     for name, evidence in facts.signals:
         found.signal(name, text, evidence)
@@ -310,7 +310,7 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
 
     executed = text.confidence >= EXECUTED
     if executed and not is_told(text.value, tool.lower()):  # `run_script` starts what a shell reads as well
-        _shell(text, found, tool)
+        _shell(text, found, tool, meant=False)
     facts = analyse_code(text.value, tool.lower(), found.effort, found.files if executed else None)
     if executed:
         found.runs.extend(facts.runs)

@@ -49,8 +49,8 @@ from aegis.detect.languages.syntax import (
 from aegis.detect.languages.values import NameScope
 from aegis.detect.paths import is_secret_file
 from aegis.detect.resources import host_place, is_any_secret, opens_to_all, place_of
+from aegis.detect.shell.keys import is_key, written_value
 from aegis.detect.shell.tamper import tampering_write
-from aegis.detect.shell.uses import is_key, written_value
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _ENTERS: Final = frozenset({
@@ -355,7 +355,7 @@ class _Program:
         for text in told:
             does = written_value(text, name, data)
             if does is not None:
-                self._add(entry.does, does.resource, does.scope, does.values[0], shown)
+                self._add(entry.does, *does, shown)
         return bool(told) or entry.resource is None
 
     def _verb(self, entry: CallEntry, parts: Called, scope: NameScope) -> Verb:

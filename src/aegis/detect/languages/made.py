@@ -37,7 +37,7 @@ from aegis.detect.languages.names import ProgramNames
 from aegis.detect.languages.requests import is_broad_test
 from aegis.detect.languages.syntax import Called, CodeLanguage, canonical, text_of
 from aegis.detect.languages.values import NameScope
-from aegis.detect.shell.uses import HIVES
+from aegis.detect.shell.keys import HIVES
 
 _ENVIRONMENT: Final[Mapping[str, str]] = {
     "home": "~", "userprofile": "~", "homepath": "~", "appdata": "~/AppData/Roaming", "localappdata": "~/AppData/Local",

@@ -18,6 +18,8 @@ _LONGEST_VALUE: Final = 8_191  # of a variable: what cmd.exe holds
 _MOST_EXPANDED: Final = 65_536  # characters that variables may add to one text: `set a=%a%%a%` doubles
 _MOST_COMMANDS: Final = 2_000
 _MOST_LOOPED: Final = 64  # words that the variable of a `for` stands for
+_MOST_DIGITS: Final = 4  # of the number of a token
+_MOST_VARIABLES: Final = 26  # that one loop may set
 _SEAM: Final = "\x1f"
 _SPECIAL: Final = '"^&|()<> \t'
 _BLANK: Final = frozenset(" \t")
@@ -352,12 +354,15 @@ class _BatchReader:
         return words[at:]
 
     def _loop(self, words: list[str], at: int) -> int:
+        reads = at < len(words) and words[at].lower() == "/f"
         if at < len(words) and words[at].lower() in _FOR_OPTIONS:
             at += 1
+        told = at
         while at < len(words) and not words[at].startswith("%"):
             at += 1
         if at >= len(words):
             return at
+        options = " ".join(words[told:at]).strip("\"'")
         name = words[at]
         name = "%" + name.lstrip("%")[:1]
         at += 1
@@ -367,7 +372,11 @@ class _BatchReader:
         while at < len(words) and words[at].lower() != "do" and not words[at].lower().startswith(")do"):
             at += 1
         inside = " ".join(words[start:at]).strip("() ")
-        if inside[:1] in {"'", "`"} and len(self._script.texts) < 64:
+        if reads and inside[:1] == ("'" if "usebackq" in options.lower() else '"'):  # a text that stands here
+            for step, token in enumerate(_tokens(options, inside.strip(inside[:1]))):
+                letter = chr(ord(name[1:2] or "a") + step)
+                self._loops[f"%%{letter}"] = self._loops[f"%{letter}"] = token
+        elif inside[:1] in {"'", "`"} and len(self._script.texts) < 64:
             self._script.texts.append(inside.strip("'`"))
             self._answers |= {name, f"%{name}"}
         elif len(inside) < 1_024 and len(self._loops) < 64:
@@ -386,6 +395,26 @@ class _BatchReader:
                 self._script.cut = True
                 value = value[:_LONGEST_VALUE]
             self._known[name.strip().lower()] = value
+
+
+def _tokens(options: str, text: str) -> list[str]:
+    """The pieces of a text that `for /f` gives its variables one after the other, by its options."""
+    _, has, rest = options.partition("delims=")
+    signs = rest.split(" ", 1)[0] + " " * rest.endswith(" ") if has else "\t "  # a blank is the last one or none
+    for sign in signs[:_MOST_LOOPED]:
+        text = text.replace(sign, _SEAM)
+    pieces = [piece for piece in text.split(_SEAM) if piece]
+    wanted = options.lower().partition("tokens=")[2].split(" ", 1)[0] or "1"
+    found: list[str] = []
+    last = 0
+    for part in wanted.rstrip("*").split(",")[:_MOST_LOOPED]:
+        first, _, end = part.partition("-")
+        if first.isdecimal() and len(first) < _MOST_DIGITS and len(end) < _MOST_DIGITS:
+            last = int(end) if end.isdecimal() else int(first)
+            found += pieces[int(first) - 1 : last] if int(first) else []
+    if wanted.endswith("*"):
+        found.append(" ".join(pieces[last:]))
+    return found[:_MOST_VARIABLES]
 
 
 def _opens(words: list[str]) -> bool:

@@ -290,3 +290,31 @@ def _downloads(command: Command) -> dict[str, str]:
     host = read_target(address)
     odd = not address.startswith("https://") or (host is not None and bool(host.address))
     return {target: address} if odd or target.startswith(LOOSE_PLACES) else {}
+
+
+# Services that programs call with a secret of their environment, and names that only begin as theirs do.
+_SERVICES: Final = (
+    "amazonaws.com", "amazonaws.com.cn", "anthropic.com", "atlassian.net", "azure.com", "cloudflare.com",
+    "digitalocean.com", "docker.com", "github.com", "gitlab.com", "googleapis.com", "huggingface.co", "microsoft.com",
+    "npmjs.org", "openai.com", "pypi.org", "sendgrid.com", "slack.com", "stripe.com", "twilio.com",
+)  # fmt: skip
+_OF_SERVICES: Final = tuple(f".{one}" for one in _SERVICES)
+_CALLED: Final = Lazy(r"(?i)\bhttps?://(?:[^\s/@\"'`]{1,80}@)?((?:[\w-]{1,63}\.){1,8}[a-z]{2,18})\b")
+_OF_ENVIRONMENT: Final = Lazy(
+    r"(?i)[$%]\{?(?:env:)?\w*(?:TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_?KEY)"
+)
+
+
+def imitator(text: str) -> str:
+    """The host that a text calls beside a secret of its environment, whose name only begins as a service's does."""
+    if "://" not in text or _OF_ENVIRONMENT.search(text) is None:
+        return ""
+    hosts = [match.group(1).lower() for match in _CALLED.finditer(text)]
+    return next(
+        (
+            host
+            for host in hosts
+            if any(f".{one}." in f".{host}" for one in _SERVICES) and not host.endswith(_OF_SERVICES)
+        ),
+        "",
+    )

@@ -26,9 +26,20 @@ from aegis.detect.shell.powershell_atoms import (
     PsAtoms,
     PsScript,
     atoms_of,
-    joined,
 )
-from aegis.detect.shell.powershell_values import NOTHING, UNKNOWN, PsValue, binary, constant, listed, quoted
+from aegis.detect.shell.powershell_calls import quoted
+from aegis.detect.shell.powershell_values import (
+    NOTHING,
+    UNKNOWN,
+    PsValue,
+    binary,
+    constant,
+    joined,
+    listed,
+    one_by_one,
+    put,
+    truth,
+)
 from aegis.detect.shell.tree import Command
 
 MAX_POWERSHELL: Final = 16_384  # characters: a longer text is not read, and what would run it is told
@@ -163,7 +174,7 @@ class _Reader(PsAtoms):
             self._blanks(lines=True)
             values = self._pipeline()
             if name:
-                self._known[name] = listed(values.items) if values.items else values
+                self._known[name] = one_by_one(listed(values.items)) if values.items else values
         self._blanks(lines=True)
         if self._peek() == ")":
             self._at += 1
@@ -250,9 +261,10 @@ class _Reader(PsAtoms):
         for key, value in known.fields.items():
             if value.text.lower() == "$false":
                 continue
-            words.append(constant(f"-{key}"))
-            if value.text.lower() != "$true":
-                words.append(value)
+            if value.text.lower() == "$true":
+                words.append(constant(f"-{key}:$true"))
+            else:
+                words += [constant(f"-{key}"), value]
         return words
 
     def _redirect(self, place: int, atom: str) -> None:
@@ -315,6 +327,7 @@ class _Reader(PsAtoms):
 
     def _expression(self, *, assigns: bool = False) -> PsValue:
         value = self._operand()
+        of = self._member_of
         while True:
             self._blanks()
             atom = self._peek()
@@ -340,6 +353,8 @@ class _Reader(PsAtoms):
                     self._known[value.name] = (
                         self._binary("+", old, right) if atom == "+" and old is not None else right
                     )
+                elif assigns and of is not None:
+                    put(*of, self._binary("+", value, right) if atom == "+" else right)
                 elif assigns:
                     self._assigned(value, right)
                 return NOTHING
@@ -425,10 +440,14 @@ class _Reader(PsAtoms):
                 self._depth -= 1
                 if rest in {"join", "split"}:
                     return self._binary(rest, value, constant(""))
+                if (rest == "not" or sign == "!") and truth(value) is not None:
+                    return constant("$false" if truth(value) else "$true")
                 return constant(f"-{value.text}") if sign == "-" and not rest and value.known else UNKNOWN
             if rest[0].isdigit():
                 self._leave(atom[1:])
                 number = self._primary()
+                if sign == "!" and truth(number) is not None:
+                    return constant("$false" if truth(number) else "$true")
                 return constant(f"-{number.text}") if sign == "-" else number
         return self._postfix(self._primary())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
+from aegis.detect.shell.powershell_calls import method, static_call
 from aegis.detect.shell.powershell_values import (
     NOTHING,
     UNKNOWN,
@@ -15,11 +16,11 @@ from aegis.detect.shell.powershell_values import (
     cast,
     constant,
     indexed,
+    joined,
     listed,
-    made,
     member,
-    method,
-    static_call,
+    one_by_one,
+    put,
     variable,
 )
 from aegis.detect.shell.tree import Command
@@ -47,6 +48,7 @@ OPERATORS: Final = frozenset({
 })  # fmt: skip
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "", "a": "", "b": "", "f": "", "v": "", "e": ""}
 _NAMES: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:?^")
+_KEY_AND_VALUE: Final = 2
 NO_COMMAND: Final = Command("", (), "", 0, 0, False)
 _SCOPES: Final = frozenset({"env", "global", "script", "local", "private", "using", "variable", "function", "alias"})
 
@@ -91,6 +93,7 @@ class PsAtoms(ABC):
         self._pipes = 0
         self._known: dict[str, PsValue] = {}
         self._piped: PsValue = NOTHING
+        self._member_of: tuple[dict[str, PsValue], list[str]] | None = None  # the table and the names read last
         self._left = _MOST_MADE
 
     @abstractmethod
@@ -322,7 +325,7 @@ class PsAtoms(ABC):
             return constant("$")
         name = self._variable_name()
         if name in {"_", "psitem"}:
-            known = self._piped
+            known = one_by_one(self._piped)
             return (known if known.kinds or known.text else variable(name)).named(name)
         return self._known.get(name, variable(name)).named(name)
 
@@ -395,6 +398,7 @@ class PsAtoms(ABC):
 
     def _postfix(self, value: PsValue) -> PsValue:
         """Members, calls and indexes behind a value."""
+        self._member_of = None
         while self._at < self._most:
             atom = self._atoms[self._at]
             if atom == "[" and not value.block:
@@ -402,6 +406,7 @@ class PsAtoms(ABC):
                 index = self._statements()
                 if self._peek() == "]":
                     self._at += 1
+                self._member_of = None if value.fields is None else (value.fields, index.spread_text())
                 value = indexed(value, index) if self._may_make(value, index) else UNKNOWN
             elif atom[0] == "." and atom[:2] != ".." and (len(atom) > 1 or self._following() in {"'", '"', "$", "("}):
                 value = self._member(value, atom, ".")
@@ -431,7 +436,9 @@ class PsAtoms(ABC):
                 if rest and self._peek() == rest:
                     self._at += 1
                 return UNKNOWN
+        self._member_of = None
         if rest or self._peek() != "(":
+            self._member_of = None if value.fields is None else (value.fields, [name])
             return member(value, name.lower())
         place = len(self._script.commands)
         if place >= MOST_COMMANDS:
@@ -458,6 +465,8 @@ class PsAtoms(ABC):
             self._script.flows[place] = kinds
         if not self._may_make(value, *given, *(given * 8 if lowered.startswith("frombase64") else ())):
             return UNKNOWN
+        if value.fields is not None and lowered in {"add", "set_item"} and len(given) == _KEY_AND_VALUE:
+            put(value.fields, given[0].spread_text(), given[1])
         if mark == "::":
             return static_call(value.type, lowered, given)
         return method(value, lowered, given)
@@ -489,12 +498,3 @@ def _scoped(name: str) -> str:
     lowered = name.lower()
     head, colon, rest = lowered.partition(":")
     return rest if colon and head in _SCOPES and head != "env" else lowered
-
-
-def joined(parts: list[PsValue]) -> PsValue:
-    """Return the text that parts make side by side."""
-    if not parts:
-        return constant("")
-    if len(parts) == 1:
-        return parts[0].named("")
-    return made("".join([part.text for part in parts]), *parts)

@@ -17,11 +17,13 @@ from aegis.core.patterns import Lazy
 from aegis.detect.paths import names_secrets
 from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
+from aegis.detect.shell.keys import is_key, key_at, key_place, numbered_hive, value_place
 from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream, prints_names
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
 _MOST_WORDS: Final = 512  # of one command
+_MOST_TOLD: Final = 32  # members of a table that a method is told
 _FEW: Final = 2  # alternatives of an entry that are compared without asking first
 _CMDLETS: Final = of_kind("cmdlet")
 _DEFENCES: Final = of_kind("defence")
@@ -63,6 +65,9 @@ _NOT_TRIED: Final = frozenset({
 })  # fmt: skip
 
 
+_TRIES: Final = frozenset({"-whatif", "-whatif:$true", "-wi"})  # of every cmdlet that changes anything
+
+
 class Used:
     """The words of one command, read once for every entry that asks about them."""
 
@@ -77,6 +82,9 @@ class Used:
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
         for at, arg in enumerate(self.lowered):
+            if arg[:2] == "@{" and ("cim" in name or "wmi" in name):  # what a method is told, as a table
+                pairs = [piece.partition("=") for piece in arg[2:-1].split(";")[:_MOST_TOLD]]
+                self.options += [(told, value) for told, _, value in pairs]
             if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not _is_path(arg)):
                 self._option(arg, at)
                 if arg in _PLACES:
@@ -246,38 +254,7 @@ def is_cmdlet(name: str) -> bool:
     return name in _CMDLETS
 
 
-# Registry keys, services and processes as places
-
-
-def key_place(key: str) -> str:
-    r"""Return a key of the registry as a path: `hklm/software/x` of `HKEY_LOCAL_MACHINE\Software\Wow6432Node\x`."""
-    lowered = key.lower().replace("\\", "/").strip("\"' ")
-    if lowered.startswith("//"):
-        lowered = lowered[2:].partition("/")[2]
-    for prefix in ("microsoft.powershell.core/registry::", "registry::", "registry."):
-        lowered = lowered.removeprefix(prefix)
-    parts = [part for part in lowered.split("/") if part]
-    if not parts:
-        return ""
-    parts[0] = _HIVES.get(parts[0].rstrip(":"), parts[0].rstrip(":"))
-    if parts[0] == "hku" and len(parts) > 1:
-        parts[:2] = ["hkcu"]
-    parts = [part for part in parts if part != "wow6432node"]
-    return "/".join("currentcontrolset" if part.startswith("controlset0") else part for part in parts[:32])
-
-
-_HIVES: Final = {
-    "hkey_local_machine": "hklm", "hkey_current_user": "hkcu", "hkey_classes_root": "hkcr", "hkey_users": "hku",
-    "hkey_current_config": "hkcc", "localmachine": "hklm", "currentuser": "hkcu", "classesroot": "hkcr",
-}  # fmt: skip
-HIVES: Final = frozenset({*_HIVES.values(), *_HIVES})
-
-
-def is_key(word: str) -> bool:
-    """Whether a word is the path of a registry key."""
-    head = word.lower().replace("\\", "/").lstrip("/")
-    head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::").removeprefix("registry.")
-    return head.partition("/")[0].rstrip(":") in HIVES
+# Services and processes as places
 
 
 @lru_cache(maxsize=1_024)
@@ -288,12 +265,18 @@ def _guards(name: str) -> bool:
     return any(name == known or (known[-1] == "*" and glob_match(known, name)) for known in _DEFENCES)
 
 
+_CHOSEN: Final = Lazy(r"name\s*(?:=|like)\s*(?:[\"']([^\"']*)[\"']|([^\s\"'()=]+))")  # in a query of WMI
 _SHORT: Final = 3  # letters of a name that many names have
 
 
 def service_resource(name: str, otherwise: Resource) -> Resource:
     """What a service or a process is for, by its name."""
-    lowered = name.lower().strip("\"' ").rpartition("name=")[2].strip("\"' ")
+    lowered = name.lower().strip("\"' ")
+    for chosen in [first or second for first, second in _CHOSEN.findall(lowered)][:_MOST_TOLD]:
+        resource = service_resource(chosen.replace("%", "*"), otherwise)
+        if resource != otherwise:
+            return resource
+    lowered = lowered.rpartition("name=")[2].strip("\"' ")
     if lowered[:1] in {"$", "`"}:  # `$(pgrep auditd)`: the process that another command names
         lowered = next(iter(lowered.rstrip(")`").split()[::-1]), "")
     lowered = lowered.rpartition("\\")[2].removesuffix(".exe").removesuffix(".service")
@@ -311,6 +294,8 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
     if entries is None:
         return
     used = Used(name, args)
+    if used.is_cmdlet and not _TRIES.isdisjoint(used.lowered):
+        return
     for entry in entries:
         if _applies(entry, used):
             yield from _did(entry, used)
@@ -382,6 +367,8 @@ def _operands(where: Sequence[str], used: Used) -> list[str]:
             found += used.operands[-1:]
         elif place == "rest":
             found += used.operands[1:]
+        elif place == "hive":
+            found += [key for key, _, _ in _by_number(used)]
         else:
             found.extend(used.values(place.lstrip("-/")))
     return found
@@ -404,7 +391,7 @@ def _placed(kind: str, value: str, used: Used) -> tuple[Resource, EffectScope, s
 def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     """Return what a path names, and whether all of it."""
     if is_key(value):
-        return _key_at(key_place(value)) or ("setting", "one", value)
+        return key_at(key_place(value)) or ("setting", "one", value)
     plain = value.replace("/", "\\") if "\\" in value or value[1:2] == ":" else value
     scope: EffectScope = "one"
     for ending in ("\\*.*", "\\*", "/*", "\\."):
@@ -423,57 +410,36 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     return place.resource, "all" if is_folder and (place.whole or place.resource == "system-file") else "one", value
 
 
+def _by_number(used: Used) -> Iterator[tuple[str, str, str]]:
+    """What the registry's provider of WMI is told: a key below the number of its hive, a value's name, and its data."""
+    for key in used.values("ssubkeyname"):
+        hive = next(map(numbered_hive, used.values("hdefkey")), "") or "hklm"
+        told = [value for option in ("uvalue", "svalue") for value in used.values(option)]
+        yield f"{hive}\\{key}", next(used.values("svaluename"), ""), told[0] if told else ""
+    for at, word in enumerate(used.operands[:-1]):
+        if hive := numbered_hive(word):
+            key, name, data = (*used.operands[at + 1 : at + 4], "", "")[:3]
+            yield f"{hive}\\{key}", name, data
+
+
 def _key(value: str, used: Used) -> tuple[Resource, EffectScope, str] | None:
     if not is_key(value):
         return None
+    for key, name, data in _by_number(used):
+        return value_place(key_place(key), [name] if name else [], data)
     place = key_place(value)
     names = [*used.values("v"), *used.values("name"), *used.values("valuename")]
-    data = [*used.values("d"), *used.values("value"), *used.values("propertyvalue"), ""]
+    data = next(iter([*used.values("d"), *used.values("value"), *used.values("propertyvalue")]), "")
     if used.name[:1] == "[":  # a method: key, name, data
-        names, data = used.operands[1:2], [*used.operands[2:3], ""]
+        names, data = used.operands[1:2], next(iter(used.operands[2:3]), "")
     elif used.is_cmdlet and not names:
-        names, data = used.operands[1:2], [*data[:-1], *used.operands[2:3], ""]
+        names, data = used.operands[1:2], data or next(iter(used.operands[2:3]), "")
     elif used.name == ".setvalue":  # of a key that was opened, which the words end with
-        names, data = used.operands[:1], [*used.operands[1:2], ""]
+        names, data = used.operands[:1], next(iter(used.operands[1:2]), "")
     elif used.name[:1] == ".":  # a method of the shell's object: what is named last is the value
         place, _, name = place.rpartition("/")
-        names, data = [name], [*used.operands[1:2], ""]
-    for name in names[:2]:
-        found = _key_at(f"{place}/{name.replace('/', ' ')}={_plain_number(data[0])}")
-        whole = _key_at(place)  # what is said of every value of the key, which need not hold for this one
-        if _switches_on(name.lower(), _plain_number(data[0])) and (found and found[0]) == (whole and whole[0]):
-            return "setting", "one", place
-        if found is not None:
-            return found
-    return _key_at(place) or ("setting", "one", place)
-
-
-def _switches_on(name: str, data: str) -> bool:
-    """Whether a value of a key switches on what it is called after, or no longer switches it off."""
-    if "insecure" in name or "guest" in name:
-        return False
-    return (name.startswith("enable") and data == "1") or (name.startswith(("disable", "no")) and data == "0")
-
-
-def _plain_number(text: str) -> str:
-    lowered = text.lower().removeprefix("0x").lstrip("0")
-    return lowered.replace("/", " ").replace("\\", " ") if lowered else "0" if text else ""
-
-
-def _key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
-    found = place_of(place)
-    if found is None:
-        return None
-    return found.resource, "all" if found.whole and "=" not in place else "one", place
-
-
-def written_value(place: str, name: str, data: str) -> Did | None:
-    """Return what writing a value of a registry key does; `None` where the key is of no particular kind."""
-    for path in (f"{key_place(place)}/{name.lower()}={_plain_number(data)}", key_place(place)):
-        found = _key_at(path)
-        if found is not None:
-            return Did("write", found[0], found[1], (path,))
-    return None
+        names, data = [name], next(iter(used.operands[1:2]), "")
+    return value_place(place, names[:2], data)
 
 
 _KINDS: Final[dict[str, Resource]] = {

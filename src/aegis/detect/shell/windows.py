@@ -19,7 +19,7 @@ from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, progra
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.destroy import locks_away
 from aegis.detect.shell.doors import through_door
-from aegis.detect.shell.flow import searches_keys
+from aegis.detect.shell.flow import imitator, searches_keys
 from aegis.detect.shell.handed import (
     POWERSHELLS,
     TOLD,
@@ -31,18 +31,13 @@ from aegis.detect.shell.handed import (
     started_line,
     told,
 )
+from aegis.detect.shell.keys import written_value
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import (
-    effects_of,
-    is_cmdlet,
-    is_of,
-    placed_path,
-    written_value,
-)
+from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, placed_path
 from aegis.detect.shell.words import is_share, is_stream
 
 Dialect = Literal["bash", "powershell", "cmd"]
@@ -158,6 +153,8 @@ def analyse_command(text: str, tool: str, effort: Effort, files: Files) -> Shell
         inner.too_long = inner.too_long and is_meant
         facts.absorb(inner)
     facts.too_long = facts.too_long or len(waiting) > _MOST_SCRIPTS
+    if host := imitator(text):
+        facts.effects.append(ResourceEffect("send", "credential", "one", (host,), "", text[:_EVIDENCE]))
     return facts
 
 
@@ -480,9 +477,9 @@ class _Reading:
         elif "servercertificatevalidationcallback" in place.lower():
             self._did("disable", "trust", "one", (place,), place)
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
-            did = written_value(place, "", values[0])
-            if did is not None:
-                self._did(*did, place)
+            found = written_value(place, "", values[0])
+            if found is not None:
+                self._did("write", found[0], found[1], (found[2],), place)
 
 
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")

@@ -1,0 +1,240 @@
+"""What calls of .NET and commands of PowerShell give on, so far as their words say it.
+
+Every function is pure; what they make is bounded as all values are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from aegis.core.names import glob_match
+from aegis.detect.shell.powershell_values import (
+    DECODED,
+    FETCHED,
+    MOST_ITEMS,
+    MOST_TEXT,
+    NO_KINDS,
+    NOTHING,
+    READ,
+    UNKNOWN,
+    UNREAD,
+    PsValue,
+    cast,
+    constant,
+    formatted,
+    is_place,
+    is_rooted,
+    listed,
+    listed_texts,
+    made,
+    number_of,
+    replaced,
+    variable,
+)
+from aegis.detect.shell.words import decoded_base64, first_name, known_folder
+
+_FETCHES: Final = frozenset({
+    "downloadstring", "downloaddata", "downloadstringtaskasync", "openread", "getstringasync", "getresponse",
+    "getresponsestream", "getstream", "getbytearrayasync", "responsetext", "responsebody",
+})  # fmt: skip
+
+
+_GOES_OVER: Final = frozenset({
+    "getfiles", "getdirectories", "getfilesystementries", "getfilesysteminfos", "enumeratefiles",
+    "enumeratedirectories", "enumeratefilesystementries", "enumeratefilesysteminfos",
+})  # fmt: skip
+_OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
+
+
+def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
+    """Return `value.name(given)`."""
+    kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
+    if name in _FETCHES:
+        return PsValue(text=UNREAD, known=False, kinds=kinds | FETCHED)
+    if name in _GOES_OVER and is_place(value.text):
+        return PsValue(text=value.text, known=False, kinds=kinds)
+    first = given[0] if given else UNKNOWN
+    if value.known and all(one.known for one in given):
+        text = value.text
+        if name == "replace" and len(given) == 2:
+            if len(text) * (len(given[1].text) + 1) <= MOST_TEXT * 16 and first.text:
+                return made(text.replace(first.text, given[1].text), value, *given)
+        elif name in {"tolower", "tolowerinvariant"}:
+            return made(text.lower(), value)
+        elif name in {"toupper", "toupperinvariant"}:
+            return made(text.upper(), value)
+        elif name == "trim":
+            return made(text.strip(first.text if given else None), value)
+        elif name == "tochararray":
+            return listed_texts(list(text), value)
+        elif name == "split" and given and first.text:
+            return listed_texts(text.split(first.text[0], MOST_ITEMS), value)
+        elif name in {"substring", "remove"}:
+            start, length = number_of(first), number_of(given[1]) if len(given) > 1 else None
+            if start is not None and start >= 0:
+                end = None if length is None else start + length
+                cut = text[start:end] if name == "substring" else text[:start] + ("" if end is None else text[end:])
+                return made(cut, value)
+        elif name == "insert" and len(given) == 2 and (at := number_of(first)) is not None and at >= 0:
+            return made(text[:at] + given[1].text + text[at:], value)
+    if name in _OPENS_KEY and first.text:  # a key below a key, which later calls are made on
+        return PsValue(text=f"{value.type or value.text}\\{first.text}"[:MOST_TEXT], known=False, kinds=kinds)
+    if name in {"tostring", "trim", "invoke", "gettype", "getawaiter", "getresult", "normalize", "trimend"}:
+        return value.named("")
+    if name in {"getstring", "readtoend", "decompress", "read"}:
+        source = next((one for one in given if one.kinds), value)
+        plain = next((one for one in given if one.known and one.text), UNKNOWN)
+        return PsValue(text=plain.text, known=plain.known, kinds=kinds | source.kinds)
+    return PsValue(text=UNREAD, known=False, kinds=kinds)
+
+
+def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
+    """Return `[type]::name(given)`."""
+    kinds = NO_KINDS.union(*(one.kinds for one in given)) if given else NO_KINDS
+    first = given[0] if given else UNKNOWN
+    if type_name in {"convert", "system.convert"}:
+        if name == "frombase64string":
+            text = decoded_base64(first.text) if first.known else None
+            return PsValue(text=text or UNREAD, known=text is not None, kinds=kinds | DECODED)
+        if name in {"toint16", "toint32", "tobyte"} and first.known and len(first.text) < 12:
+            base = number_of(given[1]) if len(given) > 1 else 10
+            try:
+                return constant(str(int(first.text, base or 10)))
+            except ValueError:
+                return UNKNOWN
+        return PsValue(text=first.text, known=first.known, kinds=kinds)
+    if type_name == "string":
+        rest = given[1:]
+        if name == "join" and rest:
+            return made(
+                first.text.join(listed([piece for one in rest for piece in one.spread()]).spread_text()), *given
+            )
+        if name == "concat":
+            return made("".join(piece for one in given for piece in one.spread_text()), *given)
+        if name == "format" and rest:
+            return formatted(first, listed([piece for one in rest for piece in one.spread()]))
+    if type_name == "io.path":
+        return _path(name, given)
+    if name in _GOES_OVER and type_name in {"io.directory", "directory"}:
+        return PsValue(text=first.text, known=False, kinds=kinds)
+    if name in {"openbasekey", "openremotebasekey"} and given:
+        return PsValue(text=f"registry.{first.text.lower()}"[:MOST_TEXT], known=False, kinds=first.kinds)
+    if type_name == "regex" and name == "replace" and len(given) > 2:
+        return replaced(first, listed(given[1:3]))
+    if type_name == "environment" and name == "getenvironmentvariable":
+        return variable(f"env:{first.text.lower()}")
+    if type_name == "environment" and name == "getfolderpath":
+        of, below = known_folder(first.text)
+        return made(variable(f"env:{of}").text + below, *given) if of else UNKNOWN
+    if type_name == "scriptblock" and name == "create":
+        return PsValue(text=first.text, known=first.known, kinds=kinds, type="scriptblock")
+    if type_name in {"io.file", "file"} and name.startswith("read"):
+        return PsValue(text=first.text, known=False, kinds=kinds | READ)
+    if name == "new":
+        return PsValue(text=first.text if given else f"[{type_name}]", known=False, kinds=kinds, type=type_name)
+    if type_name in {"text.encoding", "encoding"}:
+        return PsValue(text=first.text, known=first.known, kinds=kinds)
+    if type_name == "array" and name == "reverse":
+        return UNKNOWN
+    return PsValue(text=UNREAD, known=False, kinds=kinds, type=type_name)
+
+
+def _path(name: str, given: Sequence[PsValue]) -> PsValue:
+    """Return what a call of `[IO.Path]` makes: of parts that are combined, the last one with a root begins the path."""
+    pieces = [piece for one in given for piece in one.spread_text()]
+    if name in {"combine", "join"}:
+        rooted = [at for at, piece in enumerate(pieces) if name == "combine" and is_rooted(piece)]
+        return made("\\".join(pieces[rooted[-1] if rooted else 0 :]), *given)
+    path = pieces[0].replace("/", "\\") if pieces else ""
+    above, _, last = path.rpartition("\\")
+    if name in {"getfullpath", "getdirectoryname", "getfilename", "getpathroot"} and path:
+        parts = {"getfullpath": pieces[0], "getdirectoryname": above, "getfilename": last, "getpathroot": path[:3]}
+        return made(parts[name], *given)
+    return PsValue(text=UNREAD, known=False, kinds=NO_KINDS.union(*(one.kinds for one in given)), type="io.path")
+
+
+_SHOWS: Final = frozenset({"write-output", "echo", "write", "write-host", "out-string", "out-default", "oss"})
+_FETCHERS: Final = frozenset({
+    "invoke-webrequest", "iwr", "curl", "wget", "invoke-restmethod", "irm", "curl.exe", "wget.exe",
+    "start-bitstransfer", "new-webserviceproxy",
+})  # fmt: skip
+_PASSES: Final = frozenset({
+    "select-object", "select", "where-object", "where", "?", "sort-object", "sort", "tee-object", "tee", "out-string",
+    "foreach-object", "%", "foreach", "convertfrom-json", "select-string", "sls", "convertto-securestring",
+})  # fmt: skip
+_CHOOSE: Final = frozenset({"where-object", "where", "?"})
+_NAMES_FILE: Final = frozenset({
+    "get-item", "gi", "get-childitem", "gci", "dir", "ls", "resolve-path", "rvpa", "get-command", "gcm",
+    "get-alias", "gal", "get-process", "gps", "ps", "get-service", "gsv", "get-localuser", "get-aduser", "get-adgroup",
+    "get-disk", "get-volume", "get-eventlog", "get-winevent", "get-variable", "gv", "get-itemproperty", "gp",
+    "convert-path",
+})  # fmt: skip
+VIRTUAL_DISK: Final = "<virtual-disk>"  # what stands for the path of a disk of a virtual machine
+_LISTS_DISKS: Final = frozenset({"get-vmharddiskdrive", "get-vhd", "get-harddisk", "get-scvirtualharddisk"})
+_ASKS_WMI: Final = frozenset({"get-wmiobject", "gwmi", "get-ciminstance", "gcim"})
+_SHORT_QUERY: Final = 64  # characters in which a query of WMI names what it is about
+_NAMES_COMMAND: Final = frozenset({"get-command", "gcm", "get-alias", "gal"})
+_MEANT: Final = ("invoke-expression", "iex", "invoke-command", "start-process", "invoke-webrequest", "remove-item")
+_CHOOSES: Final = frozenset({"-filter", "-include", "-fi", "-i"})
+_READS: Final = frozenset({"get-content", "gc", "cat", "type", "import-csv", "get-clipboard", "gcb"})
+
+
+def _asked(args: Sequence[str]) -> str:
+    """The class of objects that WMI is asked for, and which of them, as one text."""
+    lowered = [arg.lower() for arg in args]
+    said = [args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg[:1] == "-" and "-query".startswith(arg)]
+    chosen = [args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg[:1] == "-" and "-filter".startswith(arg)]
+    plain = [arg for arg in args if arg and arg[0] != "-" and arg not in chosen and "\\" not in arg]
+    named = next((arg for arg in plain if "_" in arg), plain[0] if plain else "")
+    return " ".join(said or [named, *chosen])[:MOST_TEXT]
+
+
+def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, kinds: frozenset[str]) -> PsValue:
+    """Return what a command gives on, so far as that is known from its words."""
+    plain = [arg for arg in args if arg and not arg.startswith("-")]
+    if name in _SHOWS:
+        held = [word for word in words if not word.text.startswith("-")]
+        if not held:
+            return before
+        return made(" ".join(word.text for word in held), *held)
+    if name in _FETCHERS:
+        return PsValue(text=UNREAD, known=False, kinds=kinds | FETCHED)
+    if name == "new-object":
+        shown = next((arg for arg in plain), "").lower().removeprefix("system.")
+        inner = words[1:] if words else []
+        packed = next((word for word in inner if word.kinds or word.type), NOTHING)
+        return PsValue(text=packed.text, known=False, kinds=kinds, type=shown)
+    if name in _PASSES:
+        block = next((word for word in words if word.block), None)
+        if not before.text and name in _CHOOSE:  # of a list of everything, what has the first of these names
+            return PsValue(
+                text=first_name(block.text if block else plain[-1] if plain else ""), known=False, kinds=kinds
+            )
+        if name in _CHOOSE and "win32_" in before.text[:_SHORT_QUERY].lower():
+            chosen = first_name(block.text if block else plain[-1] if plain else "")
+            return before._replace(text=f"{before.text} name={chosen}"[:MOST_TEXT], known=False, kinds=kinds)
+        if block is not None and "[char]" in block.text.replace(" ", "").lower() and before.known:
+            numbers = before.spread()
+            return cast("char[]", listed(numbers)) if "bxor" not in block.text.lower() else UNKNOWN
+        return PsValue(
+            text=before.text, known=before.known and block is None, kinds=kinds, items=before.items, type=before.type
+        )
+    if name in {"join-path"} and len(plain) > 1:
+        return made(f"{plain[0].rstrip(chr(92))}\\{plain[1].lstrip(chr(92))}", *words)
+    if name in _READS:
+        return PsValue(text=plain[0] if plain else "", known=False, kinds=kinds | READ)
+    if name in _LISTS_DISKS:
+        return PsValue(text=VIRTUAL_DISK, known=False, kinds=kinds, type=VIRTUAL_DISK)
+    if name in _ASKS_WMI:
+        return PsValue(text=_asked(args), known=False, kinds=kinds)
+    if name in _NAMES_FILE:
+        folder = plain[0] if plain else ""
+        lowered = [arg.lower() for arg in args]
+        chosen = next((args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg in _CHOOSES), "")
+        if chosen and is_place(folder) and "*" in chosen:  # of what lies in the folder, what has such a name
+            folder = f"{folder.rstrip(chr(92) + '/*')}\\{chosen}"
+        if name in _NAMES_COMMAND and ("*" in folder or "?" in folder):  # which may be one that runs what it is given
+            folder = next((one for one in _MEANT if glob_match(folder.lower().replace("?", "*"), one)), folder)
+        return PsValue(text=folder, known=name in _NAMES_COMMAND, kinds=kinds)
+    return PsValue(text=UNREAD, known=False, kinds=kinds)
