@@ -46,7 +46,7 @@ _SELECTS: Final = frozenset({"filter", "query", "selector", "where", "q", "crite
 _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinalsnapshot", "deleteall", "all"})
 # What one of must stand in a call whose members are worth a walk; the names of members among it.
 may_tell: Final = one_of(
-    r"(?i)privileged|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
+    r"(?i)privileged|\babsent\b|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
@@ -64,7 +64,7 @@ _STATEMENT: Final = 1
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
 _MANIFEST: Final = one_of(
-    r"(?m)^\s*apiVersion:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
+    r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
 )
 _WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY)
 _MOST_DOCUMENTS: Final = 16
@@ -105,7 +105,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
                         found.extend(Told(f"{pointer}/{escape(str(name))}", one) for one in query_effects(joined))
                     if _MANIFEST(text):
                         told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
-                        # What is only written is a document still, unless it hands over the whole machine.
+                        # What is only written is a document still, unless it hands over a machine or a cluster.
                         found.extend(one for one in told if not to_files or one.effect.evidence.endswith(_WHOLE))
     return found
 
@@ -262,7 +262,7 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
         # Of what is too long to be parsed, what is switched on line by line.
         unread = [document for document, value in zip_longest(given, documents) if value is None]
         documents += [dict.fromkeys(_SWITCHED_ON.findall(document), True) for document in unread]
-    for value in documents:
+    for value in [one for document in documents for one in (document if isinstance(document, list) else [document])]:
         if isinstance(value, dict):
             if "services" in value:  # of a composition: what stands there to be merged was
                 value = {name: inner for name, inner in value.items() if not name.startswith("x-")}
@@ -274,6 +274,7 @@ def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
 def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """What the members of one object do."""
     members = {plain(str(name)): inner for name, inner in value.items()}
+    yield from _takes_away(members)
     yield from of_container(members)
     yield from of_cluster(members)
     if not _OF_MAIL.isdisjoint(words_of(tool)):
@@ -284,6 +285,18 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     yield from _loads(members)
     yield from database_command(members)
     yield from of_request(members, tool, deletes=_may_delete(tool))
+
+
+def _takes_away(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """What a task of Ansible takes away of a machine: `file: {path: /etc, state: absent}`."""
+    for name in ("file", "ansiblebuiltinfile"):
+        task = members.get(name)
+        if not isinstance(task, dict) or task.get("state") != "absent":
+            continue
+        path = next((task[one] for one in ("path", "dest", "name") if isinstance(task.get(one), str)), "")
+        place = place_of(path)
+        if place is not None:
+            yield ResourceEffect("delete", place.resource, "all" if place.whole else "one", (path,), "", f"rm {path}")
 
 
 # Members that keep a name with its owner, and what gives it away.
