@@ -20,7 +20,7 @@ from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, patc
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
-from aegis.detect.resources import words_of_resources
+from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds

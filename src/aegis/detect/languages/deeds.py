@@ -51,17 +51,17 @@ from aegis.detect.paths import is_secret_file
 from aegis.detect.resources import host_place, is_any_secret, opens_to_all, place_of
 from aegis.detect.shell.keys import is_key, written_value
 from aegis.detect.shell.tamper import tampering_write
+from aegis.detect.tool_words import is_throwaway
 
 _CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _ENTERS: Final = frozenset({
     "chdir", "setcurrentdirectory", "setwd", "cd", "set_current_dir", "changecurrentdirectorypath",
 })  # fmt: skip
 _HANDED: Final = frozenset({
-    "call",
-    "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "public_send",
-    "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered", "to_thread",
-    "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk", "for_each",
-    "do.call", "filter",
+    "call", "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "filter",
+    "public_send", "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered",
+    "to_thread", "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk",
+    "for_each", "do.call",
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
@@ -299,7 +299,7 @@ class _Program:
             if entry.everything:
                 if any(value in entry.everything for value in values):
                     self._add(entry.does, entry.resource, "all", values[0], shown)
-            else:
+            elif entry.does != "delete" or not values or not all(map(is_throwaway, values)):
                 self._add(entry.does, entry.resource, entry.scope, values[0] if values else parts.name, shown)
             return
         if entry.paths and len(parts.arguments) > 1:
@@ -381,11 +381,8 @@ class _Program:
 
     def _keyword(self, parts: Called, names: Sequence[str]) -> Node | None:
         for one in parts.arguments:
-            if (
-                one.type in KEYWORDS
-                and one.named_child_count > 1
-                and text_of(one.named_children[0]).strip(":") in names
-            ):
+            is_named = one.type in KEYWORDS and one.named_child_count > 1
+            if is_named and text_of(one.named_children[0]).strip(":") in names:
                 return one.named_children[-1]
         return None
 
@@ -476,7 +473,8 @@ class _Program:
             self._programs.update(dict.fromkeys(text for text in value.known if HOLE not in text))
             return
         if entry.runs == "statement":
-            found = (text.replace(HOLE, "VALUE").replace("%s", "NULL") for text in value.known)
+            stated = (*value.known, *scope.named(f"{text_of(plain[first])}.CommandText").known)
+            found = (text.replace(HOLE, "VALUE").replace("%s", "NULL") for text in stated)
             self._statements.update(dict.fromkeys(text for text in found if is_grave(text, self._text)))
             return
         if entry.runs == "line":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -45,7 +45,8 @@ _GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema|user|role|owned)\b|\bdisable\s+trigger\b|\bsession_replication_role\b|\balter\s+(?:user|role|login|system)\b|"
     r"\bset\s+global\b|\breset\s+master\b|\bpurge\s+binary\b|\bcreate\s+(?:user|role|login)\b|\bretain\s+0\s+hours\b|"
     r"\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
-    r"\bsuperuser\b|\bload_file\s*\("
+    r"\bsuperuser\b|\bdisable\s+row\s+level\b|\bgrant\s[^;]{1,200}\bto\s+public\b|\bsp_configure\b|\bdbms_rls\b|"
+    r"\bload_file\s*\("
 )
 # What is grave as well where a server's data ends by it: a file of SQLite is made anew by the program that asks.
 _GRAVE_ON_SERVER: Final = Lazy(
@@ -337,7 +338,7 @@ def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
     if place >= len(arguments):
         return False
     node = scope.stands_for(arguments[place])
-    if node.type in ("object", "dictionary", "hash") and not node.named_child_count:
+    if any(one.type in _DOCUMENTS and not one.named_child_count for one in (node, *_of_table(node, scope))):
         return True
     made = called(node) if node.type in ("object_creation_expression", "new_expression") else None
     if made is not None and not made.arguments and made.name in _EMPTY_DOCUMENTS:
@@ -348,6 +349,21 @@ def is_empty(arguments: Sequence[Node], place: int, scope: NameScope) -> bool:
     return bool(condition.members) and is_everything(plain(condition))
 
 
+def _of_table(name: Node, scope: NameScope) -> Iterator[Node]:
+    """What a name may be that a loop takes out of each entry of a list: `for (const { filter } of JOBS)`."""
+    for bound in scope.bounds_of(text_of(name)) if name.type == "identifier" else ():
+        table = scope.stands_for(bound.value) if bound.each and bound.part else None
+        for entry in () if table is None else table.named_children[:_MOST_ENTRIES]:
+            parts = entry.named_children
+            if entry.type in _DOCUMENTS:
+                named = (one for one in parts if text_of(one.child_by_field_name("key")).strip("\"'") == bound.part)
+                yield from (one.named_children[-1] for one in named)
+            elif bound.part.isdigit() and int(bound.part) < len(parts):
+                yield parts[int(bound.part)]
+
+
+_MOST_ENTRIES: Final = 64  # of a list
+_DOCUMENTS: Final = ("object", "dictionary", "hash")
 _EMPTY_DOCUMENTS: Final = frozenset({"Document", "BasicDBObject", "BsonDocument"})
 _AROUND: Final = frozenset({"where", "truncate", "force", "cascade", "individualHooks"})  # members beside a condition
 

@@ -22,7 +22,7 @@ from aegis.detect.languages.bindings import called_name, defaults, rest_of
 from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
 from aegis.detect.languages.made import NAMED, named_arguments
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
-from aegis.detect.languages.syntax import Called, called, text_of, unwrapped
+from aegis.detect.languages.syntax import Called, called, member_parts, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
 from aegis.detect.quick import remembered
 from aegis.detect.resources import host_place
@@ -174,8 +174,8 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
     for one in parts.arguments[:6]:
         if _is_object(one, scope):
             members.update(scope().value(one).members)
-    if not members:
-        return None
+    if not members or (members.get("dry_run", UNKNOWN).known == ("All",) and "namespaced" in tool):
+        return None  # of Kubernetes: what is only tried
     arguments = plain(FollowedValue((), (), tuple(members.items())))
     return LibraryCall(tool, arguments, json.dumps(arguments))
 
@@ -257,6 +257,8 @@ class ServiceCalls:
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
             if owner.endswith(("git", "git()", "repo")):
                 return self._git(parts)
+        if (prepared := self._prepared(node)) is not None:
+            name, last = prepared.name, prepared.name.lower()
         is_request = last in REQUESTING
         is_call = last not in SENDS and (speaks(name) or self._tells) and _is_named(node, self._scope)
         if name not in self._own and (is_request or is_call):
@@ -264,6 +266,19 @@ class ServiceCalls:
             self._seen[owner, last] += 1
             self._calls.append((last.startswith(_READS), self._seen[owner, last], name, node))
         return None
+
+    @cached_property
+    def _prepares(self) -> bool:
+        return "partial(" in self._text()
+
+    def _prepared(self, node: Node) -> Called | None:
+        """A call of what was made of a method and some arguments: `wipe = partial(api.delete_all, **more)`."""
+        bound = self._scope().bounds_of(called_name(node)) if self._prepares else ()
+        made = called(bound[0].value) if len(bound) == 1 and called_name(bound[0].value) == "partial" else None
+        if made is None or not made.arguments or made.arguments[0].type != "attribute":
+            return None
+        receiver, method = member_parts(made.arguments[0])
+        return Called(receiver, text_of(method), (*made.arguments[1:], *called(node).arguments))
 
     def effects(self) -> Iterator[ResourceEffect]:
         """What was asked for does: a request as a tool would make it, a call of a library as a call of a tool.
@@ -330,23 +345,23 @@ class ServiceCalls:
         return found
 
     def _asked(self, name: str, node: Node) -> Iterator[ResourceEffect]:
-        last = name.lower()
+        last, parts = name.lower(), self._prepared(node) or called(node)
         if last in REQUESTING and (last not in _OFTEN or _SHOWS_ADDRESS.search(text_of(node))):
-            made = made_request(called(node), node, self._scope)
+            made = made_request(parts, node, self._scope)
             if made is not None:
                 yield from asked(*made)
                 reached = host_place(made.url) if made.body and made.method != "DELETE" else None
                 if reached in ("address", "collector", "tunnel"):
                     yield ResourceEffect("send", reached, "one", (made.url,), "", made.url)
                 if made.method == "DELETE" and made.url.rpartition("/")[2].startswith("VALUE"):
-                    yield from swept_by_request(called(node), node, made.url, self._scope())
+                    yield from swept_by_request(parts, node, made.url, self._scope())
         if (
             last not in SENDS
             and last not in _CHOOSES
             and (speaks(name) or self._tells)
             and _is_named(node, self._scope)
         ):
-            call = asked_call(called(node), node, self._scope)
+            call = asked_call(parts, node, self._scope)
             if call is not None:
                 for shown in structured_effects(call.tool, call.arguments, call.text, to_files=False):
                     yield shown.effect
