@@ -62,6 +62,7 @@ _CODE_TOOL: Final = frozenset({
     "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex", "osascript",
     "applescript",
 })  # fmt: skip
+_INTERPRETS: Final = frozenset({"repl", "interpreter", "ipython"})  # that call what they are asked to run a query
 # Programs that a service runs for others, and what puts them there: `lambda_update`.
 _HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})
 _DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
@@ -97,8 +98,8 @@ def named_role(tool: str, argument: str) -> tuple[TextRole, int]:
         return role, 60 if role in {"command", "sql", "path", "url"} else 50
     tool_words = set(words_of(tool))
     if "query" in words or "q" in words or not words:
-        if tool_words & _SQL_TOOL:
-            return "sql", 50
+        if tool_words & (_SQL_TOOL | _INTERPRETS):
+            return "sql" if tool_words & _SQL_TOOL else "code", 50
         return "query_fragment" if "query" in words or "q" in words else "unknown", 20
     return "unknown", 0
 

@@ -64,6 +64,8 @@ _DELETES = "    shutil.rmtree('/etc/ssl')\n"
         ("javascript", "run(); if (true) { process.exit(); } function run() { fs.rmSync('/etc/ssl', {force: 1}); }"),
         ("go", 'package main\nfunc main() { dry := true; Var(&dry); if !dry { os.RemoveAll("/etc/ssl") } }'),
         ("csharp", 'bool dry = true; Read(out dry); if (!dry) { Directory.Delete("/etc/ssl", true); }'),
+        ("python", f"import shutil, sys\nn = ['a']\nfor y in sys.argv:\n  n.append(y)\nif len(n) > 2:\n{_DELETES}"),
+        ("javascript", "const n = ['a']; load(n); if (n.length > 2) fs.rmSync('/etc/ssl', {recursive: true});"),
         ("ruby", "flag = 0\nif flag\n  FileUtils.rm_rf('/etc/ssl')\nend"),
         ("python", "import shutil\nmatch 'a':\n  case x if x:\n" + _DELETES + "  case 'a':\n    pass"),
         ("javascript", "switch ('a') { case 'a': log(); case 'b': fs.rmSync('/etc/ssl', {recursive: true}); }"),

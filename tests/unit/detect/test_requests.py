@@ -22,6 +22,11 @@ _REQUESTS: list[tuple[CodeLanguage, str]] = [
         'package main\nimport "github.com/aws/aws-sdk-go-v2/service"\nfunc main() { c.DeleteTrail(ctx, in) }',
     ),
     ("ruby", "require 'aws-sdk'\nAws::CloudTrail::Client.new.delete_trail(name: 'm')"),
+    (
+        "javascript",
+        "const trail = require('@aws-sdk/client-cloudtrail'); const ways = {end: 'Delete', look: 'Describe'};"
+        " const Command = trail[`${ways['end']}TrailCommand`]; new Command({Name: 'm'})",
+    ),
 ]
 
 

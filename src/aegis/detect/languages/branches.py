@@ -7,6 +7,7 @@ takes no branch away.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from tree_sitter import Node
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import BoundName, called_name, holds, item_name, member_of
 from aegis.detect.languages.followed import HOLE, FollowedValue, unquoted
+from aegis.detect.languages.numeric import number_of
 from aegis.detect.languages.syntax import (
     CodeLanguage,
     called,
@@ -64,6 +66,10 @@ _CALLS: Final = frozenset({"call", "call_expression", "invocation_expression", "
 _IS_EMPTY: Final = frozenset({"isEmpty", "isBlank", "empty?", "IsNullOrEmpty"})
 _ALL: Final = frozenset({"and", "&&"})
 _ANY: Final = frozenset({"or", "||"})
+_COUNTS: Final = frozenset("(.#")
+_RELATIONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+}  # fmt: skip
 _SAME: Final = frozenset({"==", "===", "eq", "is"})
 _OTHER: Final = frozenset({"!=", "!==", "ne", "<>", "is not"})
 _JOINED: Final = frozenset({"binary", "binary_expression", "boolean_operator", "comparison_operator",
@@ -145,6 +151,10 @@ class Conditions:
             parts = (self.of(left, given, depth + 1), self.of(right, given, depth + 1))
             decides = word in _ANY
             return decides if decides in parts else None if None in parts else not decides
+        if word in _RELATIONS:
+            texts = [self.exact(one, given) for one in (left, right)]
+            told = [number for text in texts if text and (number := number_of(FollowedValue((text,)))) is not None]
+            return _RELATIONS[word](*told) if len(told) == 2 else None
         if word in _SAME or word in _OTHER:
             one, other = self.exact(left, given), self.exact(right, given)
             return None if one is None or other is None else (one == other) is (word in _SAME)
@@ -156,6 +166,8 @@ class Conditions:
         if node.type in _NAMES and text_of(node) not in given and self.stands_for(node, given) is None:
             return None
         value = self._value(node)
+        if value.number and not _COUNTS.isdisjoint(text_of(node)):  # what has been counted may have grown since
+            return None
         sure = len(value.texts) == 1 and not value.items and not value.members and HOLE not in value.texts[0]
         return value.texts[0] if sure else None
 

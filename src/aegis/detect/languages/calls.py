@@ -26,6 +26,14 @@ Makes = Literal[
     "base64", "base32", "hex", "rot13", "codes", "codec", "buffer", "reversed", "inside", "listed", "member", "first",
     "part", "key", "values", "pairs", "list", "table", "together", "added", "numbered", "zipped", "entries", "keys",
     "members", "alternating", "json", "replace-in", "crossed", "split-by", "or", "link",
+    # What is computed, by `languages/computed`; `sorted`, `least` and `greatest` by how the call says what is compared.
+    "upper", "capital", "small-first", "trimmed", "trimmed-front", "trimmed-end", "without-front", "without-end",
+    "swapped-case", "swapped", "padded-front", "padded-end", "zeroed", "repeated", "chars", "bytes", "letters", "code",
+    "at", "at-place", "last", "popped", "cut", "cut-place", "counted-part", "counted-place", "taken", "dropped",
+    "taken-last", "dropped-last", "unique", "flat", "compact", "alike", "filled", "range", "range-to",
+    "length", "integer", "octal-read", "sum", "power", "truth", "hex-text", "octal-text", "binary-text", "base",
+    "stem", "suffix", "suffixed", "beside", "normal", "root", "subpath", "path-parts", "address", "supernet",
+    "packed", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments

@@ -17,12 +17,14 @@ from aegis.detect.files import Written, only_sets, writes_of
 from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
-from aegis.detect.languages.made import KEYWORDS, started
+from aegis.detect.languages.made import KEYWORDS, keyword, started
+from aegis.detect.languages.numeric import octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
     FETCHES,
     SPEAKS_OF_CLOUD,
     Chains,
+    called_so,
     cloud_command,
     cloud_operations,
     ends_of,
@@ -30,6 +32,7 @@ from aegis.detect.languages.requests import (
     is_empty,
     is_grave,
     looked_up,
+    picked_names,
     says,
     squashed,
     unnarrowed,
@@ -107,6 +110,7 @@ class _Program:
         calls = list(nodes.get("call", ()))[:MOST_CALLS]
         self._services = ServiceCalls(self._names.functions, calls, self.scope, self._text)
         self._chains = Chains(calls)
+        self._picked = dict(picked_names(nodes.get("assign", ())))
         self._scope = reached.scope
         self._found: dict[tuple[Verb, Resource], tuple[EffectScope, dict[str, None], str]] = {}
         self._commands: dict[str, None] = {}
@@ -159,6 +163,7 @@ class _Program:
         last = written.lower()
         if last in _HANDED:
             self._hand(called(node), node)
+        written = called_so(node, written, self._picked, self.scope)
         command = self._services.take(written, node)
         if command is not None:
             self._command(command)
@@ -166,7 +171,7 @@ class _Program:
             for one in arguments_of(node)[:1]:
                 folder = self._from_here(next(iter(self.scope().value(one).known), HOLE))
                 self._folder = "" if HOLE in folder else folder
-        words = cloud_operations().get(squashed(last))
+        words = cloud_operations().get(squashed(written.lower()))
         if words is not None and self._is_of_cloud:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
@@ -227,7 +232,7 @@ class _Program:
                 self._sweep(Called(parts.receiver, name, tuple(plain[1:])), node)
             names = [f"{owner}{name}" for name in told]
             self._hand_on(names, [*plain[1:], *(one for one in parts.arguments if one.type in KEYWORDS)], parts, node)
-        named, listed = self._keyword(parts, _FUNCTIONS_BY_NAME), self._keyword(parts, ("args",))
+        named, listed = keyword(parts, _FUNCTIONS_BY_NAME), keyword(parts, ("args",))
         for at, function in enumerate(plain[:2] if named is None else [named]):
             if function.end_byte - function.start_byte >= _SHOWN:
                 continue
@@ -326,10 +331,13 @@ class _Program:
     def _put(self, path: str, verb: Verb, given: Sequence[Node]) -> None:
         """Take what else a call is given of a file: the texts that it writes, the mode that lets everybody write it."""
         for one in given if verb in ("write", "hide", "permit") else ():
-            known = self.scope().value(one).known[:1]
+            value = self.scope().value(one)
+            known = value.known[:1]
             if verb != "permit":
                 self._written += [(path, text) for text in known if len(self._written) < _MOST_WRITTEN]
-            elif any(map(opens_to_all, (*known, text_of(one)))) and (opened := place_of(path)) is not None:
+            elif (
+                any(map(opens_to_all, (*known, *octal(value), text_of(one)))) and (opened := place_of(path)) is not None
+            ):
                 self._add("expose", opened.resource, "one", path, text_of(one.parent)[:_SHOWN])
 
     def _is_conditional(self, node: Node) -> bool:
@@ -363,7 +371,7 @@ class _Program:
             return "write" if _WRITES.search(text_of(parts.arguments[entry.flags])) else entry.does
         if entry.mode is not None:
             given = [one for one in parts.arguments if one.type not in KEYWORDS]
-            node = given[entry.mode] if len(given) > entry.mode else self._keyword(parts, ("mode",))
+            node = given[entry.mode] if len(given) > entry.mode else keyword(parts, ("mode",))
             modes = () if node is None else scope.value(node).known
             if any(not set("wax+>c").isdisjoint(mode) for mode in modes):
                 return "hide" if all(mode[:1] == "w" for mode in modes) else "write"
@@ -376,15 +384,8 @@ class _Program:
         plain = [one for one in parts.arguments if one.type not in KEYWORDS]
         if place < len(plain):
             return scope.value(plain[place])
-        named = self._keyword(parts, entry.keywords)
+        named = keyword(parts, entry.keywords)
         return UNKNOWN if named is None else scope.value(named)
-
-    def _keyword(self, parts: Called, names: Sequence[str]) -> Node | None:
-        for one in parts.arguments:
-            is_named = one.type in KEYWORDS and one.named_child_count > 1
-            if is_named and text_of(one.named_children[0]).strip(":") in names:
-                return one.named_children[-1]
-        return None
 
     def _from_here(self, path: str) -> str:
         """A path from the folder that the program has gone to."""
@@ -464,7 +465,7 @@ class _Program:
                 self._start(plain[first], scope)
             return
         if first >= len(plain):
-            told = [self._keyword(parts, (name,)) for name in entry.keywords]
+            told = [keyword(parts, (name,)) for name in entry.keywords]
             plain, first = [one for one in told if one is not None], 0
             if not plain:
                 return
@@ -482,7 +483,7 @@ class _Program:
             self._command(" ".join(pieces))
             return
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
-        further = plain[first + 1] if paired else self._keyword(parts, ("args",))
+        further = plain[first + 1] if paired else keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
         fed = fed_to(parts, scope)
         for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):

@@ -18,7 +18,12 @@ _ENDS: Final = frozenset({
     "in", "do", "then", "as", "is", "else", "if", "for", "while", "until", "let", "val", "var", "local", "case", "end",
 })  # fmt: skip
 DEFINES: Final = frozenset({"fn", "fun", "func", "def", "function", "defp", "sub", "macro"})
-_JOINS: Final[Mapping[str, str]] = {"?:": "||", "??": "||", "or": "||", "||": "||", "/": "/", "%": "%"}
+_JOINS: Final[Mapping[str, str]] = {"?:": "??", "??": "??", "or": "||", "||": "||", "/": "/", "%": "%"}
+# Operations of numbers, by how tightly they bind; of what is none they leave the first side as it is.
+_BINDS: Final[Mapping[str, int]] = {
+    "|": 0, "^": 1, "xor": 1, "&": 2, "and": 2, "<<": 3, "shl": 3, "shr": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
+}  # fmt: skip
+_TIGHTEST: Final = 9
 _PLACES: Final = frozenset("0123")  # of members that have no names
 _ARROWS: Final = frozenset({"->", "=>"})
 _ESCAPED: Final = Lazy(r"\\(.)")
@@ -85,8 +90,12 @@ class Expressions(Signs):
         if begins < end and count < MOST_PARTS:
             yield begins, min(end, len(self.words))
 
-    def _expression(self, at: int, end: int, depth: int) -> tuple[SignNode | None, int]:
-        """The expression that begins at a sign, and the sign behind it."""
+    def _is_number(self, sign: int) -> bool:
+        """Whether a number stands beside a sign, so that its operations bind as tightly as those of numbers."""
+        return any(0 <= one < len(self.words) and self._kinds[one] == NUMBER for one in (sign - 1, sign + 1))
+
+    def _expression(self, at: int, end: int, depth: int, least: int = -1) -> tuple[SignNode | None, int]:
+        """The expression that begins at a sign, and the sign behind it; of operations those that bind so tightly."""
         if depth > _DEEPEST:
             return None, end
         found, after = self._chain(at, end, depth)
@@ -97,11 +106,15 @@ class Expressions(Signs):
             if sign in PIPES:
                 found, after = self._pipe_into(found, after, end, depth)
                 continue
-            joined = "+" if sign in self._written.joins else _JOINS.get(sign)
+            joined = "+" if sign in self._written.joins else _JOINS.get(sign, sign if sign in _BINDS else None)
             pairs = sign in _PAIRS
-            if joined is None and not pairs:
+            if (joined is None and not pairs) or _BINDS.get(sign, _TIGHTEST) < least:
                 break
-            other, behind = self._chain(after + 1, end, depth)
+            other, behind = (
+                self._expression(after + 1, end, depth + 1, _BINDS[sign] + 1)
+                if sign in _BINDS and self._is_number(after)
+                else self._chain(after + 1, end, depth)
+            )
             if other is None:
                 break
             node = SignNode("list" if pairs else "binary_expression", self._slice(at, behind), self._at[at])
@@ -130,6 +143,13 @@ class Expressions(Signs):
         if self._word(at) == "..." and self._word(at + 1) in (")", ",", "}"):  # of Lua
             rest = self._make("identifier", at, at + 1)
             return self._filled(SignNode("list_splat", "...", self._at[at]), {}, (rest,)), at + 1
+        if self._word(at) == "-" and at + 1 < end and self._kinds[at + 1] == NUMBER:
+            return self._make("integer", at, at + 2), at + 2
+        if self._word(at) == "#":  # of Lua
+            value, after = self._chain(at + 1, end, depth + 1)
+            node = SignNode("call_expression", self._slice(at, after), self._at[at])
+            given = self._filled(SignNode("arguments", "", self._at[at]), {}, () if value is None else (value,))
+            return self._filled(node, {"function": self._make("identifier", at, at + 1), "arguments": given}), after
         while at < end and (self._word(at) in _BEFORE or self._word(at) in _WORDS_BEFORE):
             at += 1 + (self._word(at) == "try" and self._word(at + 1) in ("?", "!"))
         start = at
@@ -238,6 +258,8 @@ class Expressions(Signs):
             names = [self._make("identifier", one, one + 1) for one in range(at + 1, closes) if self._is_name(one)][:1]
             body, after = self._body(closes + 1, end, depth)
             return self._of_lambda(body, names, self._at[at]), after
+        if word == ":" and self._written.commands and self._is_name(at + 1):  # of Julia
+            return self._make("simple_symbol", at, at + 2), at + 2
         if word == "." and self._is_name(at + 1):
             return self._make("identifier", at + 1, at + 2), at + 2
         if word == "\\" and self._word(at + 1) == "(":  # a function of R
@@ -283,14 +305,14 @@ class Expressions(Signs):
             names = [self._filled(SignNode("array_pattern", "", self._at[at]), {}, names)] if is_pattern else names[:1]
             at = arrow + 1
         body = self._expression(at, closes, depth + 1)[0]
-        return self._of_lambda(body, names, self._at[opens])
+        return self._of_lambda(body, names, self._at[opens], self._slice(opens, closes + 1))
 
-    def _of_lambda(self, body: SignNode | None, names: list[SignNode], start: int) -> SignNode:
+    def _of_lambda(self, body: SignNode | None, names: list[SignNode], start: int, text: str = "") -> SignNode:
         implied = names or [SignNode("identifier", self._written.implied or "it", start)]
         fields = {"parameters": self._filled(SignNode("parameters", "", start), {}, implied)}
         if body is not None:
             fields["body"] = body
-        return self._filled(SignNode("lambda", "", start), fields)
+        return self._filled(SignNode("lambda", text, start), fields)
 
     def _listed(self, opens: int, closes: int, depth: int) -> SignNode:
         """What stands between brackets: a value, values or pairs."""

@@ -19,11 +19,14 @@ ANY_NAME: Final = ("*",)  # of what a folder holds
 
 
 class FollowedValue(NamedTuple):
-    """What an expression may be: texts, or a list of values, or an object by its members."""
+    """What an expression may be: texts, or a list of values, or an object by its members; `number` says that it is
+    a number, written as a text.
+    """
 
     texts: tuple[str, ...] = ()
     items: tuple[FollowedValue, ...] = ()
     members: tuple[tuple[str, FollowedValue], ...] = ()
+    number: bool = False
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -94,13 +97,17 @@ def union(values: Iterable[FollowedValue]) -> FollowedValue:
     texts: dict[str, None] = {}
     items: list[FollowedValue] = []
     members: list[tuple[str, FollowedValue]] = []
+    numbers: set[bool] = set()
     for value in values:
+        numbers.add(value.number)
         texts.update(dict.fromkeys(value.texts))
         items.extend(value.items)
         members.extend(value.members)
     if not texts and not items and not members:
         return UNKNOWN
-    return FollowedValue(tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]))
+    return FollowedValue(
+        tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]), numbers == {True}
+    )
 
 
 def unquoted(text: str) -> str:
@@ -157,12 +164,14 @@ def _joined(match: Any) -> str:
     whole: str = match.group()
     pieces = _LITERALS.findall(whole)
     bodies = [piece[1:-1] for piece in pieces]
-    behind = match.string[match.end() : match.end() + 1]
+    behind = match.string[match.end() : match.end() + 3].lstrip()[:1]
+    before = match.string[max(match.start() - 3, 0) : match.start()].rstrip()[-1:]
     if (
         len(pieces) < 2
         or whole[0] not in "\"'"
         or any(whole[0] in body or not _FILLED_OR_ESCAPED.isdisjoint(body) for body in bodies)
         or behind in _BINDS_CLOSER
+        or (before and before in "*%")
     ):
         return whole
     return f"{whole[0]}{''.join(bodies)}{whole[0]}"

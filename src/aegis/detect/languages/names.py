@@ -49,7 +49,22 @@ _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__co
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
 ADDS: Final = frozenset(
-    {"append", "push", "unshift", "prepend", "extend", "Add", "add", "Append", "AppendLine", "concat", "arg", "args"}
+    {
+        "append",
+        "push",
+        "unshift",
+        "prepend",
+        "extend",
+        "Add",
+        "add",
+        "addAll",
+        "AddRange",
+        "Append",
+        "AppendLine",
+        "concat",
+        "arg",
+        "args",
+    }
 )
 _FRONTS: Final = frozenset({"unshift", "prepend"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared

@@ -20,8 +20,9 @@ from tree_sitter import Node
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
 from aegis.detect.languages.aliases import loaded_module
-from aegis.detect.languages.bindings import called_name
+from aegis.detect.languages.bindings import called_name, left_of, right_of
 from aegis.detect.languages.followed import plain, written_out
+from aegis.detect.languages.numeric import octal
 from aegis.detect.languages.syntax import (
     Called,
     CodeLanguage,
@@ -245,7 +246,8 @@ def _as_written(argument: Node, scope: NameScope) -> str:
     if argument.type in ("keyword_argument", "named_argument", "pair") and argument.named_child_count > 1:
         sign = "=" if argument.type == "keyword_argument" else ":"
         return f"{text_of(argument.named_children[0])}{sign}{written_out(scope.value(argument.named_children[-1]))}"
-    return written_out(scope.value(argument))
+    value = scope.value(argument)
+    return ",".join([written_out(value), *octal(value)])
 
 
 # Modules of which honest programs write out what they call.
@@ -305,6 +307,33 @@ def looked_up(
     module = _loaded(owner, scope, aliases) or aliases.get(text_of(owner), text_of(owner))
     names = tuple(f"{module}.{name}".lower() for one in named for name in scope().value(one).known)
     return LookedUp(names, language != "python" or module not in _RUN_MODULES, owner)
+
+
+_PICKS: Final = frozenset({"subscript", "subscript_expression"})
+_MAKES_CALL: Final = frozenset({"getattr", "partial"})
+
+
+def picked_names(assigned: Sequence[Node]) -> Iterator[tuple[str, Node]]:
+    """The names that stand for what is looked up by its name, or for a function with some of its arguments."""
+    for node in assigned:
+        left, right = left_of(node), right_of(node)
+        if left is not None and right is not None and (right.type in _PICKS or called_name(right) in _MAKES_CALL):
+            yield text_of(left)[:_LONGEST], right
+
+
+def called_so(node: Node, written: str, picked: Mapping[str, Node], scope: Callable[[], NameScope]) -> str:
+    """The last part of the name of what a call calls, where that is looked up: `kms[name]`, `getattr(ec2, name)`."""
+    function = node.child_by_field_name("function") or node.child_by_field_name("constructor")
+    if function is None:
+        return written
+    function = picked.get(text_of(function)[:_LONGEST], function)
+    if called_name(function) == "partial":
+        return "".join(text_of(member_parts(one)[1]) for one in arguments_of(function)[:1]) or written
+    if function.type not in _PICKS and called_name(function) != "getattr":
+        return written
+    keys = (*arguments_of(function), *function.named_children)[1:2]
+    told = [text for one in keys for text in scope().value(one).known]
+    return told[0] if len(told) == 1 and told[0].isidentifier() else written
 
 
 def handed_names(function: Node, scope: Callable[[], NameScope], aliases: Mapping[str, str]) -> tuple[str, ...]:

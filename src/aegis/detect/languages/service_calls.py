@@ -53,7 +53,9 @@ _SAID: Final = ("method", "type")
 _PLACES: Final = ("url", "uri", "endpoint", "path")
 _CLIENTS: Final = Lazy(r"(?i)http|client|session|\bapi|axios|rest|request|agent|\bgot\b|conn|octokit|guzzle")
 _OFTEN: Final = frozenset({"get", "new", "request", "method", "stream", "del"})  # called for much else
-_SHOWS_ADDRESS: Final = Lazy(r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d|[\"'`](?:DELETE|PATCH|POST|PUT) /")
+_SHOWS_ADDRESS: Final = Lazy(
+    r"(?i)://|url|uri|endpoint|\bbase|\bapi|/v\d|[\"'`](?:DELETE|PATCH|POST|PUT) /|`\$\{\w+\} /"
+)
 _LONGEST: Final = 600  # characters of an address
 _BUILT: Final = Lazy(r"(?i)newBuilder\s*\(|\.uri\s*\(|HttpRequest|Request\.Builder|\.url\s*\(")
 _MOST_ABOVE: Final = 6  # calls of a chain that builds one request
@@ -361,7 +363,7 @@ class ServiceCalls:
             and (speaks(name) or self._tells)
             and _is_named(node, self._scope)
         ):
-            call = asked_call(parts, node, self._scope)
+            call = asked_call(parts if parts.name == name else parts._replace(name=name), node, self._scope)
             if call is not None:
                 for shown in structured_effects(call.tool, call.arguments, call.text, to_files=False):
                     yield shown.effect

@@ -17,8 +17,8 @@ _OPENS: Final = frozenset("\"'`#-/[")
 _APART: Final = {ord(sign): f" {sign} " for sign in _ALONE} | {ord("\n"): f" {_LINE} ", 1: " "}
 _DOTTED: Final = {sign: apart for sign, apart in _APART.items() if sign != ord(".")}
 _LONG: Final = frozenset({
-    "<<-", "%>%", "...", "..=", "|>", "->", "=>", "<-", ":=", "::", "?.", "?:", "??", "!!", "+=", "..", "<>", "++",
-    "&&", "||", "==", "!=", "<=", ">=",
+    "<<-", "<<", "%>%", "...", "..=", "|>", "->", "=>", "<-", ":=", "::", "?.", "?:", "??", "!!", "+=", "..", "<>",
+    "++", "&&", "||", "==", "!=", "<=", ">=",
 })  # fmt: skip
 _LONGEST_CHARACTER: Final = 12
 LONGEST_FILLED: Final = 300  # characters of what is put into a string
@@ -95,7 +95,7 @@ class Signs:
             return self._found(closing, start + 2) - (closing == "\n"), False
         if two == "/*":
             return (self._found("*/", start + 2), False) if comment == "//" else (0, False)
-        if sign == "#":  # of Rust and Swift, which say so where a string ends
+        if sign == "#" and comment == "//":  # of Rust and Swift, which say so where a string ends
             count = next((one for one in (1, 2, 3) if text[start + one : start + one + 1] == '"'), 0)
             return (self._found('"' + "#" * count, start + count + 1), True) if count else (0, False)
         if sign == "[":

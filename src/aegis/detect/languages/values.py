@@ -14,39 +14,67 @@ from typing import Final
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import ROOTS, BoundName, arms_of, elements_of, holds, item_name, within
+from aegis.detect.languages.bindings import (
+    ROOTS,
+    BoundName,
+    arms_of,
+    called_name,
+    elements_of,
+    holds,
+    item_name,
+    parts_of,
+    within,
+)
 from aegis.detect.languages.branches import Conditions, branch_of, is_outside, unreached
+from aegis.detect.languages.computed import COMPUTED
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
     MAX_CHARS,
     MAX_ITEMS,
     MAX_TEXTS,
-    NUMBER,
     UNKNOWN,
     FollowedValue,
     chosen_of,
     escaped,
-    filled,
-    join_paths,
-    repeated,
-    sliced,
     texts_of,
     union,
     unquoted,
 )
+from aegis.detect.languages.kinds import (
+    ASKS,
+    BINARY,
+    CALLS,
+    CHOICES,
+    COMPREHENSIONS,
+    LISTS,
+    LITERALS,
+    MATCHES,
+    MEMBERS,
+    NAMES,
+    NUMBERS,
+    OBJECTS,
+    PAIRS,
+    PARTS,
+    SPREADS,
+    SUBSCRIPTS,
+    WRAPPERS,
+)
+from aegis.detect.languages.numeric import operated, truth
+from aegis.detect.languages.operations import FROM_ONE, SPANS, Operations
 from aegis.detect.languages.syntax import (
     CONTENT,
     FILLED,
+    SHELLS_OUT,
     SKIPPED,
     STRINGS,
     Called,
     CodeLanguage,
+    arguments_of,
     behind_line,
     called,
     canonical,
     member_parts,
-    sign_between,
     text_of,
     unwrapped,
 )
@@ -55,55 +83,12 @@ MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds what many names for one thing cost
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
 
-_NAMES: Final = frozenset({
-    "identifier", "variable_name", "scalar", "constant", "instance_variable", "global_variable", "class_variable",
-    "name", "type_identifier", "array", "shorthand_property_identifier", "base", "bareword",
-})  # fmt: skip
-_BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression"})
-_LISTS: Final = frozenset({
-    "list", "tuple", "set", "array", "array_creation_expression", "string_array", "literal_value", "array_initializer",
-    "initializer_expression", "collection_expression", "list_expression", "expression_list", "argument_list",
-    "implicit_array_creation_expression", "arguments", "right_assignment_list", "tuple_expression",
-    "anonymous_array_expression",
-})  # fmt: skip
-_WRAPPERS: Final = frozenset({
-    "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
-    "non_null_expression", "satisfies_expression", "argument", "literal_element", "cast_expression", "unary_expression",
-    "array_element_initializer", "type_assertion", "keyword_argument", "named_argument", "pair_value", "spread_element",
-    "conversion_expression", "element_value", "variadic_argument", "variadic_unpacking", "splat_argument",
-    "list_splat", "dictionary_splat", "block_argument",
-})  # fmt: skip
-_CALLS: Final = frozenset({
-    "call", "call_expression", "new_expression", "function_call_expression", "member_call_expression",
-    "scoped_call_expression", "object_creation_expression", "method_invocation", "invocation_expression",
-    "ambiguous_function_call_expression", "method_call_expression", "func1op_call_expression",
-})  # fmt: skip
-_CHOICES: Final = frozenset({"conditional_expression", "ternary_expression", "boolean_operator", "conditional"})
-_MEMBERS: Final = frozenset({
-    "attribute", "member_expression", "selector_expression", "member_access_expression", "field_access",
-    "class_constant_access_expression", "scope_resolution", "scoped_property_access_expression",
-})  # fmt: skip
-_SUBSCRIPTS: Final = frozenset({
-    "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
-    "element_access_expression", "hash_element_expression", "array_element_expression",
-})  # fmt: skip
-_LITERALS: Final = frozenset({
-    "true", "false", "none", "null", "nil", "boolean", "boolean_literal", "null_literal", "integer", "number",
-    "int_literal", "decimal_integer_literal", "integer_literal",
-})  # fmt: skip
-_PAIRS: Final = frozenset({"array_element_initializer", "keyed_element"})
-_COMPREHENSIONS: Final = frozenset({"generator_expression", "list_comprehension", "set_comprehension"})
-_OBJECTS: Final = frozenset({"dictionary", "object", "hash", "anonymous_hash_expression"})
-_SPREADS: Final = frozenset({
-    "spread_element", "list_splat", "dictionary_splat", "splat_argument", "hash_splat_argument", "variadic_unpacking",
-})  # fmt: skip
-_MATCHES: Final = frozenset({"switch_expression", "match_expression", "case", "if"})  # that are one of several values
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
 
 
-class NameScope:
+class NameScope(Operations):
     """The names of one text, and what its expressions may be; `of_call` says what a call of somebody else makes."""
 
     def __init__(
@@ -118,6 +103,7 @@ class NameScope:
         self._owned: dict[str, list[BoundName]] | None = None
         self._given: dict[str, FollowedValue] = {}  # what names stand for while an expression is read with them
         self._steps, self._open, self._here = MAX_STEPS, 0, 0
+        self._language = language
         self._conditions = Conditions(self.value, self.bounds_of, language)
 
     def unreached(self, branches: Iterable[Node]) -> list[tuple[int, int]]:
@@ -194,12 +180,20 @@ class NameScope:
         if kind == "heredoc_beginning":
             return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
         if kind == "concatenated_string" or kind == "chained_string":
-            return self._joined([self.value(child, depth) for child in node.named_children])
-        if kind in _NAMES and not (kind == "array" and text_of(node)[:1] == "["):
+            return self._joined(*(self.value(child, depth) for child in node.named_children))
+        if kind in NAMES and not (kind == "array" and text_of(node)[:1] == "["):
             return self._name(text_of(node), node, depth)
-        if kind in _BINARY:
-            return self._binary(node, depth)
-        if kind in _CALLS:
+        if kind in BINARY:
+            spanned = self._numbers(node, depth) if kind in SPANS else None
+            return spanned or self._binary(node, depth)
+        if kind in SPANS:
+            return self._numbers(node, depth) or UNKNOWN
+        if kind in ASKS:
+            return truth(self._conditions.of(node, self._given))
+        if kind in PARTS and node.named_child_count > 1:
+            operand = node.child_by_field_name("operand")  # of Go
+            return self._item(node, depth) if operand is None else self._cut(operand, node, depth)
+        if kind in CALLS:
             return self._call(node, depth)
         if kind.endswith("array_creation_expression") and node.named_children[-1:]:
             last = node.named_children[-1]
@@ -207,48 +201,49 @@ class NameScope:
                 return self.value(last, depth)
         if kind == "argument_list" and node.named_child_count and node.named_children[0].type == "pair":  # of Ruby
             return self._object(node, depth)
-        if kind in _LISTS and any(
-            child.type in _PAIRS and child.named_child_count == 2 for child in node.named_children[:1]
+        if kind in LISTS and any(
+            child.type in PAIRS and child.named_child_count == 2 for child in node.named_children[:1]
         ):
             return self._object(node, depth)
-        if kind in _LISTS:
+        if kind in LISTS:
             return self._list(node, depth)
         if kind == "composite_literal":
             return self._literal(node, depth)
         if kind == "quoted_word_list":
             texts = text_of(node).partition("w")[2][1:-1].split()
             return FollowedValue((), tuple(FollowedValue((text,)) for text in texts[:MAX_ITEMS]))
-        if kind in _COMPREHENSIONS:
+        if kind in COMPREHENSIONS:
             return self._comprehension(node, depth)
         if kind == "map_grep_expression":  # of Perl
             listed, body = node.child_by_field_name("list"), node.child_by_field_name("callback")
             if listed is None or body is None:
                 return UNKNOWN
-            return self.each(self.value(listed, depth), "$_", body, depth)
+            return self.each(self.value(listed, depth), [("$_", "")], body, depth)
         if kind == "block" and node.named_child_count == 1:  # an expression alone, between braces
             return self.value(node.named_children[0], depth)
-        if kind in _OBJECTS or kind == "anonymous_object_creation_expression":
+        if kind in OBJECTS or kind == "anonymous_object_creation_expression":
             return self._object(node, depth)
-        if kind in _MATCHES:
+        if kind in MATCHES:
             return union(self.value(arm, depth) for arm in self.reached(arms_of(node), [node]))
-        if kind in _MEMBERS:
+        if kind in MEMBERS:
             return self._member(node, depth)
-        if kind in _SUBSCRIPTS:
+        if kind in SUBSCRIPTS:
             return self._item(node, depth)
-        if kind in _CHOICES:
+        if kind in CHOICES:
             parts = [self.value(child, depth) for child in self._chosen(node)]
             return union(part for part in parts if part.known or part.items or part.members)
-        if kind.startswith(("unary", "prefix_unary")) and NUMBER.search(text_of(node)):
-            return FollowedValue((text_of(node),))
+        negated = self._negated(node, depth) if kind.startswith(("unary", "prefix_unary")) else None
+        if negated is not None:
+            return negated
         if kind == "unary" and text_of(node)[:1] == "+":  # of Ruby: the text, to be changed
             return self.value(node.named_children[-1], depth)
-        if kind in _WRAPPERS and node.named_child_count:
+        if kind in WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
         if kind in ("autoquoted_bareword", "simple_symbol", "hash_key_symbol"):
             return FollowedValue((text_of(node).strip(":"),))
-        if kind in _LITERALS:
-            return FollowedValue((text_of(node).lower(),))
+        if kind in LITERALS:
+            return FollowedValue((text_of(node).lower(),), number=kind in NUMBERS)
         return UNKNOWN
 
     def _chosen(self, node: Node) -> Sequence[Node]:
@@ -292,7 +287,9 @@ class NameScope:
                     if not held:
                         continue
                     inner = held[0]
-                pieces.append(self.value(inner, depth).texts or (HOLE,))
+                value = self.value(inner, depth)
+                words = tuple((item.texts or (HOLE,))[0] for item in value.items)
+                pieces.append(value.texts or ((" ".join(words),) if words and node.type in SHELLS_OUT else (HOLE,)))
             elif child.type not in SKIPPED and child.is_named:
                 pieces.append((HOLE,))
             elif inside and not child.is_named:
@@ -308,12 +305,20 @@ class NameScope:
         listed = None if name is None else loops[0].child_by_field_name("right")
         if body is None or name is None or listed is None:
             return UNKNOWN
-        return self.each(self.value(listed, depth), text_of(name), body, depth)
+        parts = [(text_of(one.node), one.part) for one in parts_of(name)]
+        return self.each(self.value(listed, depth), parts, body, depth)
 
-    def each(self, listed: FollowedValue, name: str, body: Node, depth: int = 0) -> FollowedValue:
-        """What an expression makes of each item of a list, or of each character of a text."""
+    def each(
+        self, listed: FollowedValue, named: Sequence[tuple[str, str]], body: Node, depth: int = 0
+    ) -> FollowedValue:
+        """What an expression makes of each item of a list, or of each character of a text; `named` are the names that
+        it is given, each with the part of the item that it is.
+        """
         items = listed.items or tuple(FollowedValue((char,)) for text in listed.known[:1] for char in text)
-        made = tuple(self.value_with({name: item}, body, depth) for item in items[:MAX_ITEMS])
+        made = tuple(
+            self.value_with({name: item.part(part, whole_too=not part) for name, part in named}, body, depth)
+            for item in items[:MAX_ITEMS]
+        )
         return FollowedValue((), made) if made else UNKNOWN
 
     def _name(self, name: str, node: Node, depth: int) -> FollowedValue:
@@ -347,36 +352,17 @@ class NameScope:
             if held.items or not held.texts:
                 more = found.items or (found,)
                 return FollowedValue((), ((*more, *held.items) if one.front else (*held.items, *more))[:MAX_ITEMS])
-            return self._joined([found, held] if one.front else [held, found])
+            number = operated(text_of(one.whole)[len(one.name) :].strip()[:1], held, found)
+            return number or (self._joined(found, held) if one.front else self._joined(held, found))
         return found.part(one.part, whole_too=one.whole_too)
-
-    def _binary(self, node: Node, depth: int) -> FollowedValue:
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        if left is None or right is None:
-            return UNKNOWN
-        sign = text_of(node.child_by_field_name("operator")) or sign_between(node, left, right)
-        one, other = self.value(left, depth), self.value(right, depth)
-        if sign in ("+", ".", "<<", ".."):
-            if one.items or other.items:
-                return FollowedValue((), (*one.items, *other.items)[:MAX_ITEMS])
-            return self._joined([one, other])
-        if sign == "/":
-            return join_paths([one, other])
-        if sign == "%":
-            return filled(one, list(other.items) or [other], other)
-        if sign in ("||", "??", "or", "//"):
-            return union(part for part in (one, other) if part.known)
-        if sign in ("*", "x") and other.texts and other.texts[0].isdecimal():
-            return repeated(one, other.texts[0])
-        return UNKNOWN
-
-    def _joined(self, parts: Sequence[FollowedValue]) -> FollowedValue:
-        return texts_of(
-            ["".join(chosen)[:MAX_CHARS] for chosen in chosen_of([part.texts or (HOLE,) for part in parts])]
-        )
 
     def _call(self, node: Node, depth: int) -> FollowedValue:
         parts = called(node)
+        function = node.child_by_field_name("function")
+        if function is not None and (function.type in SUBSCRIPTS or called_name(function) == "getattr"):
+            owner, *keys = (*arguments_of(function), *function.named_children, function)[:2]
+            told = [text for one in keys for text in self.value(one, depth).known]  # `os["tmpdir"]()`
+            parts = Called(owner, told[0], parts.arguments) if len(told) == 1 else parts
         block = node.child_by_field_name("block")
         made = self._of_call(parts if block is None else parts._replace(block=block), self)
         if made is not None:
@@ -394,7 +380,9 @@ class NameScope:
         for one in node.named_children[:MAX_ITEMS]:
             value = self.value(unwrapped(one), depth)
             inner = one.named_children[0] if one.type == "argument" and one.named_child_count else one
-            items += value.items if inner.type in _SPREADS and value.items else (value,)
+            if inner.type in SPREADS:
+                value = COMPUTED["chars"]([value])
+            items += value.items if inner.type in SPREADS and value.items else (value,)
         placed = tuple((f"={at}", item) for at, item in enumerate(items)) if node.type == "expression_list" else ()
         return FollowedValue((), tuple(items[:MAX_ITEMS]), placed)
 
@@ -410,7 +398,7 @@ class NameScope:
         return self._record(name, body, depth)
 
     def _record(self, name: str, body: Node, depth: int) -> FollowedValue:
-        if body.type == "literal_value" and not any(one.type in _PAIRS for one in body.named_children[:1]):
+        if body.type == "literal_value" and not any(one.type in PAIRS for one in body.named_children[:1]):
             made = self._of_call(Called(None, name, tuple(body.named_children)), self)
             if made is not None and made.members:
                 return made
@@ -423,16 +411,16 @@ class NameScope:
             pairs = zip(children[::2], children[1::2], strict=False)
             return FollowedValue((HOLE,), (), tuple((text_of(one), self.value(other, depth)) for one, other in pairs))
         if node.type == "anonymous_hash_expression":  # of Perl
-            flat = [one for child in children for one in (child.named_children if child.type in _LISTS else (child,))]
+            flat = [one for child in children for one in (child.named_children if child.type in LISTS else (child,))]
             children = []
             for one, other in zip(flat[::2], flat[1::2], strict=False):
                 members.append(((*self.value(one, depth).texts, "")[0], self.value(other, depth)))
         for pair in children[:MAX_ITEMS]:
-            if pair.type in _SPREADS and pair.named_child_count:
+            if pair.type in SPREADS and pair.named_child_count:
                 members += self.value(pair.named_children[0], depth).members or (("...", UNKNOWN),)
                 continue
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
-            if key is None and pair.type in _PAIRS and pair.named_child_count == 2:
+            if key is None and pair.type in PAIRS and pair.named_child_count == 2:
                 key, value = map(unwrapped, pair.named_children)
             if pair.type == "assignment_expression":  # `["key"] = value` of C#
                 key, value = pair.child_by_field_name("left"), pair.child_by_field_name("right")
@@ -443,7 +431,7 @@ class NameScope:
             if pair.type == "shorthand_property_identifier":
                 members.append((text_of(pair), self.value(pair, depth)))
             if key is not None and value is not None:
-                names = node.type == "dictionary" and key.type in _NAMES  # of Python, whose keys are expressions
+                names = node.type == "dictionary" and key.type in NAMES  # of Python, whose keys are expressions
                 known = self.value(key, depth).known if key.type in STRINGS or names else (text_of(key).strip("'\":"),)
                 members.append((known[0] if known else "", self.value(value, depth)))
         return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
@@ -473,23 +461,20 @@ class NameScope:
         if made is not None:
             return made
         whole = self._container(children[0], node, depth)
-        if children[-1].type == "slice":
-            return sliced(whole, text_of(children[-1]))
         key = children[-1]
         if key.type == "bracketed_argument_list" and key.named_child_count == 1:  # of C#
             key = unwrapped(key.named_children[0])
-        index = self.value(key, depth).known
-        if index and index[0].isdecimal() and not whole.items and len(whole.known) == 1:
-            return texts_of(char for text in whole.known if (char := text[int(index[0][:4]) :][:1]))
-        if not index:
+        part = self._taken(whole, [*children[1:-1], key], depth)
+        if part is not None:
+            return part
+        index = self.value(key, depth)
+        if not index.known:
             return union(whole.items) if whole.items else UNKNOWN
-        if whole.items and NUMBER.search(index[0]) and -len(whole.items) <= int(index[0]) < len(whole.items):
-            return whole.items[int(index[0])]
-        return whole.member(index[0])
+        return COMPUTED["at-place" if self._language in FROM_ONE else "at"]([whole, index])
 
     def _container(self, owner: Node, node: Node, depth: int) -> FollowedValue:
         """What an item is taken of; Perl calls the item of a list or of an object by another sign than the whole."""
-        if owner.type != "container_variable":
+        if not owner.type.endswith("container_variable"):
             return self.value(owner, depth)
         name = text_of(owner).lstrip("$@%")
         if node.type == "hash_element_expression":
