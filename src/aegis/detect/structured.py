@@ -411,8 +411,12 @@ def asked(method: str, url: str, body: str) -> Iterator[ResourceEffect]:
         told["body"] = body
     for _, inner in _objects(told):
         yield from _of_object(inner, "")
+    if body and method != "DELETE":
+        for deed in tool_deeds(_REQUEST, {"method": method, "url": url, "body": told["body"]}):
+            yield deed.effect
 
 
+_REQUEST: Final = "http_request"  # a tool that makes any
 _BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
 _METHODS: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
 _MOST_WORDS: Final = 64

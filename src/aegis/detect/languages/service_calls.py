@@ -66,7 +66,9 @@ def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> S
     name = parts.name.lower()
     method = next((one for one in _METHODS if name.startswith(one.lower())), "DELETE" if name == "del" else "")
     url, body = "", UNKNOWN
-    bare = parts.receiver is not None and _CLIENTS.search(text_of(parts.receiver)[-_LONGEST_OWNER:]) is not None
+    owner = "" if parts.receiver is None else text_of(parts.receiver)
+    base = _base(owner, scope()) if owner else ""
+    bare = bool(base) or _CLIENTS.search(owner[-_LONGEST_OWNER:]) is not None
     given = [(one, scope().value(one)) for one in parts.arguments[:6] if one.type not in NAMED]
     for one, value in given:
         word = _METHOD.search(value.known[0] if value.known else text_of(one)[:24])
@@ -93,8 +95,26 @@ def made_request(parts: Called, node: Node, scope: Callable[[], NameScope]) -> S
         body = given[0][1] if given and not body.known else body
     if not url:
         return None
+    if url[0] == "/":
+        url = f"{base}{url}"
     sent = "" if body == UNKNOWN else written_out(body) if body.members or body.items else (*body.known, "")[0]
     return ServiceRequest(method if method in _METHODS else "POST" if sent else "GET", url, sent.replace(HOLE, "VALUE"))
+
+
+# Under which name a client is made of the address that all its requests begin with.
+_BASES: Final = frozenset({"baseURL", "baseUrl", "base_url", "base_uri", "prefixUrl", "prefix_url"})
+
+
+def _base(client: str, scope: NameScope) -> str:
+    """The address that the requests of a client begin with: `axios.create({ baseURL: ... })`; empty for none."""
+    for bound in scope.bounds_of(client)[:1]:
+        parts = called(bound.value)
+        given = list(named_arguments(parts, scope))
+        given += [pair for one in parts.arguments for pair in scope.value(one).members]
+        for name, value in given:
+            if name in _BASES:
+                return _address(value, bare=False).rstrip("/")
+    return ""
 
 
 _BUILDING: Final = frozenset({"delete", "post", "put", "patch", "method"})  # what ends the chain that builds a request

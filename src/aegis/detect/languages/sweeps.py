@@ -173,13 +173,27 @@ def _listed(parts: Called, scope: NameScope, also: Lazy | None = None) -> Iterat
         for one in scope.bounds_of(item):
             if one.each or _SEVERAL.search(parts.name):
                 text = _source(one, scope)
-                plain = _LEFT_OUT.sub("", _ALL_OF_USE.sub("", text))
+                plain = _LEFT_OUT.sub("", _ALL_OF_USE.sub("", _unpicked(text, scope)))
                 plain = (
                     _IN_TIME.sub("", plain) if "efund" in parts.name or "efund" in text_of(parts.receiver) else plain
                 )
                 lists = _LISTED.search(plain) or (also is not None and also.search(plain))
                 if lists and not _PICKED.search(plain) and not _SMALL_THINGS.search(plain):
                     yield text
+
+
+# What picks by a beginning of names: `.filter(n -> n.startsWith(lead))`, `if n.startswith(lead)`.
+_BEGINS: Final = Lazy(
+    r"(?i)(?:\.(?:filter|where|select)\s*[({]\s*\(?[\w\s|]{0,40}\)?\s*(?:->|=>|\|)?|\bif\s)\s*\w+\.starts_?with\??\(\s*(\w+)\s*\)\s*[)}]?"
+)
+
+
+def _unpicked(text: str, scope: NameScope) -> str:
+    """A text without what picks by a beginning that is empty."""
+    for match in list(_BEGINS.finditer(text)):
+        if scope.named(match.group(1)).texts == ("",):
+            text = text.replace(match.group(), "")
+    return text
 
 
 def _source(one: BoundName, scope: NameScope) -> str:
