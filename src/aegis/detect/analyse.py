@@ -25,7 +25,7 @@ from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
 from aegis.detect.restated import Restated, as_applescript
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import commands_in, gives_secrets, lends_rights, loose_start, loosened, sends_out
+from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import requested
 from aegis.detect.tool_files import language_by_ending, put_at
 
@@ -364,19 +364,8 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         named = Text(text.path, written.path, False, "path", EXECUTED)
         found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
         language, programs = commands_in(place.resource, written)
-        loose = "" if language else loose_start(place.resource, programs)
-        if loose:
-            found.effect(ResourceEffect("persist", place.resource, "one", (loose,), "", loose), named)
-        sent = "" if language else sends_out(place.resource, programs)
-        if sent:
-            found.effect(ResourceEffect("send", "repository", "one", (), "", sent), named)
-        setting = loosened(place.resource, written)
-        if setting:
-            found.effect(ResourceEffect("disable", "trust", "one", (), "", setting), named)
-        if place.resource == "pipeline" and gives_secrets(written):
-            found.effect(ResourceEffect("send", "credential", "one", (), "", written.path), named)
-        if place.resource == "pipeline" and lends_rights(written):
-            found.effect(ResourceEffect("permit", "repository", "one", (), "", written.path), named)
+        for effect in gives_away(place.resource, written, language, programs):
+            found.effect(effect, named)
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))

@@ -16,10 +16,11 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from aegis.core.effects import Resource
+from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
+from aegis.detect.makefiles import of_make
 from aegis.detect.resources import place_of
 from aegis.detect.tool_files import language_by_ending
 
@@ -55,7 +56,22 @@ _LOOSE_START: Final = Lazy(
 )
 
 
-def loose_start(place: Resource, programs: Sequence[str]) -> str:
+def gives_away(place: Resource, written: Written, language: str, programs: Sequence[str]) -> Iterator[ResourceEffect]:
+    """What a written file starts, hands out or no longer guards once it runs by itself, beside what its commands do."""
+    if not language:
+        if (loose := _loose_start(place, programs)) != "":
+            yield ResourceEffect("persist", place, "one", (loose,), "", loose)
+        if (sent := _sends_out(place, programs)) != "":
+            yield ResourceEffect("send", "repository", "one", (), "", sent)
+    if (setting := _loosened(place, written)) != "":
+        yield ResourceEffect("disable", "trust", "one", (), "", setting)
+    if place == "pipeline" and _gives_secrets(written):
+        yield ResourceEffect("send", "credential", "one", (), "", written.path)
+    if place == "pipeline" and _lends_rights(written):
+        yield ResourceEffect("permit", "repository", "one", (), "", written.path)
+
+
+def _loose_start(place: Resource, programs: Sequence[str]) -> str:
     """The program in a place that everybody can write which a file that runs by itself starts; empty for none."""
     if place not in _STARTS:
         return ""
@@ -103,7 +119,7 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name == "justfile":
         return "", [line.strip().lstrip("@-") for line in _folded(text) if line[:1] in (" ", "\t")][:MOST_COMMANDS]
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
-        return "", list(islice(_of_make(_folded(text)), MOST_COMMANDS))
+        return "", list(islice(of_make(_folded(text)), MOST_COMMANDS))
     if name.endswith(".rules") and place == "startup":
         return "", [_unquoted(match.group(1)) for match in _OF_DEVICES.finditer(text)][:MOST_COMMANDS]
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
@@ -169,44 +185,6 @@ def _unquoted(text: str) -> str:
 _AGENT: Final = Lazy(rf"\bargs\b\s*\(?\s*({_TEXT})")
 _OF_DEVICES: Final = Lazy(r"\b(?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*(?:[+:]?=|==)\s*(\"(?:[^\"\\\n]|\\.)*\")")
 
-_SET_IN_MAKE: Final = Lazy(r"^(?:export\s+|override\s+)*([A-Za-z]\w*)\s*(?::{0,3}|\?|\+)=\s*(.*?)\s*$")
-_USED_IN_MAKE: Final = Lazy(r"\$[({]([A-Za-z]\w*)[)}]")
-_MADE_OF: Final = 4  # definitions that a name is followed through
-# Names that make, its rules or whoever calls it give a value (GNU make, 10.3 and 7.2.5); these are told as unknown.
-_GIVEN_TO_MAKE: Final = frozenset({
-    "AR", "AS", "CC", "CXX", "CPP", "FC", "LD", "LEX", "YACC", "MAKE", "CURDIR", "SHELL", "MAKEFLAGS", "MAKEFILE_LIST",
-    "HOME", "PWD", "USER", "PATH", "TMPDIR", "RM", "DESTDIR", "PREFIX", "prefix", "MAKECMDGOALS",
-})  # fmt: skip
-
-
-def _of_make(lines: Sequence[str]) -> Iterator[str]:
-    """The command lines of a makefile, with the values of its own names; one that nothing sets is empty."""
-    known: dict[str, str] = {}
-    others = False
-    for line in lines:
-        match = None if line.startswith("\t") else _SET_IN_MAKE.match(line)
-        if match is not None and len(match.group(2)) <= _LONGEST_VALUE:
-            known.setdefault(match.group(1), match.group(2))
-        others = others or line.startswith(("include ", "-include ", "define ", "sinclude "))
-    for line in lines:
-        if not line.startswith("\t"):
-            continue
-        text = line
-        for _ in range(_MADE_OF):
-            if "$" not in text or len(text) > MAX_FLOW:
-                break
-            text = _USED_IN_MAKE.sub(
-                lambda use: known.get(use.group(1), _unset(use.group(1), others or not known)), text
-            )
-        yield text.replace("$$", "$").strip().lstrip("@-+")
-
-
-_LONGEST_VALUE: Final = 512
-
-
-def _unset(name: str, others: bool) -> str:
-    return f"${{{name}}}" if others or name in _GIVEN_TO_MAKE else ""
-
 
 def _of_git(value: str) -> str:
     return value.strip().strip("\"'").lstrip("!")
@@ -269,7 +247,7 @@ _SHADOWS: Final = Lazy(
 )
 
 
-def loosened(place: Resource, written: Written) -> str:
+def _loosened(place: Resource, written: Written) -> str:
     """What a file that is written takes away of the care that others trust in; empty for nothing."""
     shadow = _SHADOWS.search(written.flow.text[:MAX_FLOW]) if place == "startup" else None
     return unguarded(written) or unleashed(place, written) or ("" if shadow is None else shadow.group().strip())
@@ -284,7 +262,7 @@ _ADDRESS: Final = Lazy(r"https?://[^\s\"'<>|;&)]{1,300}")
 _TO_PEOPLE: Final[frozenset[Resource]] = frozenset({"hook", "agent-settings"})
 
 
-def sends_out(place: Resource, programs: Sequence[str]) -> str:
+def _sends_out(place: Resource, programs: Sequence[str]) -> str:
     """The command by which a hook hands files, or what it is given, to a host of others; empty for none."""
     if place not in _TO_PEOPLE:
         return ""
@@ -297,7 +275,7 @@ def sends_out(place: Resource, programs: Sequence[str]) -> str:
     return ""
 
 
-def gives_secrets(written: Written) -> bool:
+def _gives_secrets(written: Written) -> bool:
     """Whether a workflow hands all secrets of a repository to a command or a host, or its environment to a file."""
     return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None
 
@@ -309,7 +287,7 @@ _ALL_SECRETS: Final = Lazy(
 )
 
 
-def lends_rights(written: Written) -> bool:
+def _lends_rights(written: Written) -> bool:
     """Whether a workflow runs what a stranger proposes with the rights of the repository itself.
 
     Source: GitHub Security Lab, `Keeping your GitHub Actions and workflows secure`, part 1.

@@ -6,7 +6,8 @@ import pytest
 
 from aegis.detect.facts import Effort
 from aegis.detect.files import Files
-from aegis.detect.shell.uses import effects_of, key_place
+from aegis.detect.shell.keys import key_place
+from aegis.detect.shell.uses import effects_of
 from aegis.detect.shell.windows import analyse_command, spoken
 from aegis.detect.shell.words import is_share, is_stream
 
