@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from sqlglot.tokenizer_core import Token, TokenType
 
 MOST_CHARACTERS: Final = 16_384  # of a text that is put together
-_DEEPEST: Final = 16
+_DEEPEST: Final = 6
 _LONGEST_NUMBER: Final = 18  # digits
 _UNKNOWN: Final = "VALUE"
 _STRINGS: Final = frozenset({
