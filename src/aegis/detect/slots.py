@@ -100,7 +100,7 @@ def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
 _SHELLS: Final = frozenset({"run_bash", "run_powershell", "run_cmd"})
 # Words that name a shell of a system and nothing else, and arguments in which such a one may take its text.
 _SYSTEM_SHELLS: Final = frozenset({
-    "bash", "cmd", "fish", "ksh", "nushell", "powershell", "ps", "ps1", "pwsh", "sh", "terminal", "zsh",
+    "bash", "cmd", "fish", "ksh", "nushell", "powershell", "ps", "ps1", "pwsh", "sh", "shell", "terminal", "zsh",
 })  # fmt: skip
 _TAKES_TEXT: Final = frozenset({
     "body", "content", "contents", "data", "input", "payload", "query", "statement", "statements", "text", "value",

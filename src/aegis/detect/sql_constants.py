@@ -27,7 +27,7 @@ _COMPARED: Final[Mapping[TokenType, Callable[[int | str, int | str], bool]]] = {
 }  # fmt: skip
 _CODES: Final = frozenset({"char", "chr", "nchar"})
 # Functions that give back what they are given, as far as a statement is concerned.
-_QUOTING: Final = frozenset({"quote_ident", "quote_literal", "quotename"})
+_QUOTING: Final = frozenset({"quote", "quote_ident", "quote_literal", "quotename"})
 _SAME: Final = frozenset({
     *_QUOTING, "lower", "upper", "trim", "btrim", "ltrim", "rtrim", "to_char", "str",
     "nullif", "coalesce", "isnull", "ifnull", "nvl", "cast", "convert", "try_cast", "try_convert", "convert_from",
@@ -231,6 +231,8 @@ def _made(name: str, given: list[str | int]) -> str | int | None:
         )
     if name in ("if", "iif") and len(given) == 3:
         return given[1] if given[0] else given[2]
+    if name in ("elt", "choose") and isinstance(given[0], int):
+        return given[given[0]] if 0 < given[0] < len(given) else None
     if name in _SAME:
         return texts[0].upper() if name == "upper" else texts[0].lower() if name == "lower" else given[0]
     if name == "reverse":

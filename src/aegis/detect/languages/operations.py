@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -40,7 +41,7 @@ _TO_ITS_END: Final[frozenset[CodeLanguage]] = frozenset({"ruby", "perl"})  # whe
 FROM_ONE: Final[frozenset[CodeLanguage]] = frozenset({"lua", "r", "julia"})  # that count places from one
 
 
-class Operations:
+class Operations(ABC):
     """The operators of expressions, for who knows the values of their sides."""
 
     _conditions: Conditions
@@ -48,9 +49,9 @@ class Operations:
     _names: Mapping[str, Sequence[BoundName]]
     _language: CodeLanguage
 
+    @abstractmethod
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
-        raise NotImplementedError
 
     def _binary(self, node: Node, depth: int) -> FollowedValue:
         left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
