@@ -168,11 +168,19 @@ _LONGEST_SCHEME: Final = 12
 
 def only_tried(arguments: Mapping[str, Any]) -> bool:
     """Whether a request to a cluster asks what would happen, and nothing is to (`dryRun=All`)."""
-    path = path_of(next((arguments[name] for name in _PLACES if isinstance(arguments.get(name), str)), ""))
-    if not path.startswith(("/api/", "/apis/")):
+    paths = [path_of(arguments[name]) for name in _PLACES if isinstance(arguments.get(name), str)]
+    if not paths or not all(map(_OF_CLUSTER.match, paths)):
         return False
-    body: Mapping[str, Any] = next((arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)), {})
-    return "dryRun=All" in path.partition("?")[2].split("&") or body.get("dryRun") == ["All"]
+    bodies = [arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)]
+    return all("dryRun=All" in path.partition("?")[2].split("&") for path in paths) or (
+        bool(bodies) and all(body.get("dryRun") == ["All"] for body in bodies)
+    )
+
+
+# Where an API server of Kubernetes has its own resources, which no other server has there.
+_OF_CLUSTER: Final = Lazy(
+    r"^/(?:api/v1/(?:namespaces|nodes|persistentvolumes|pods|services|secrets|configmaps)\b|apis/[a-z0-9.-]+/v\d\w*/)"
+)
 
 
 class Put(NamedTuple):

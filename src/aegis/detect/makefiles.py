@@ -8,7 +8,9 @@ from typing import Final
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW
 
-_SET_IN_MAKE: Final = Lazy(r"^(?:export\s+|override\s+)*([A-Za-z]\w*)\s*(?::{0,3}|\?|\+)=\s*(.*?)\s*$")
+_SET_IN_MAKE: Final = Lazy(
+    r"^(?:[\w./% -]+:\s*)?(?:export\s+|override\s+|private\s+)*([A-Za-z]\w*)\s*(:{0,3}|\?|\+)=\s*(.*?)\s*$"
+)
 _USED_IN_MAKE: Final = Lazy(r"\$[({]([A-Za-z]\w*)[)}]")
 _MADE_OF: Final = 4  # definitions that a name is followed through
 # Names that make, its rules or whoever calls it give a value (GNU make, 10.3 and 7.2.5); these are told as unknown.
@@ -24,8 +26,11 @@ def of_make(lines: Sequence[str]) -> Iterator[str]:
     others = False
     for line in lines:
         match = None if line.startswith("\t") else _SET_IN_MAKE.match(line)
-        if match is not None and len(match.group(2)) <= _LONGEST_VALUE:
-            known.setdefault(match.group(1), match.group(2))
+        if match is not None and len(match.group(3)) <= _LONGEST_VALUE:
+            name, sign, value = match.groups()
+            before = known.get(name)
+            if before is None or sign != "?":  # what is set last holds, wherever it is used
+                known[name] = f"{before} {value}"[:_LONGEST_VALUE] if sign == "+" and before is not None else value
         others = others or line.startswith(("include ", "-include ", "define ", "sinclude "))
     for line in lines:
         if not line.startswith("\t"):
@@ -36,7 +41,7 @@ def of_make(lines: Sequence[str]) -> Iterator[str]:
                 break
             text = _USED_IN_MAKE.sub(
                 lambda use: known.get(use.group(1), _unset(use.group(1), others or not known)), text
-            )
+            )[:MAX_FLOW]
         yield text.replace("$$", "$").strip().lstrip("@-+")
 
 

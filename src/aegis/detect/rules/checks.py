@@ -431,11 +431,10 @@ _OWN_FILE: Final = Lazy(
     r"^(?i:file)://(?:localhost)?((?:/[a-zA-Z](?::|%3[aA]))?/(?:home|Users|work|workspaces?|src|srv|repos?|projects|w)"
     r"(?:/(?:[\w@+ -][\w.@+ -]{0,100}|\.(?:github|vscode|idea|gitlab|storybook|husky)))+)$"
 )
-# A file on a server of one's own network: named by one word, by its place in a company or by a private address, and no
-# share by which a machine is administrated.
+# A file on a server of one's own network: named by one word that is no number, by a name that no stranger can have or
+# by a private address, and no share by which a machine is administrated.
 _OWN_SHARE: Final = Lazy(
-    r"(?i)^\\\\(?:[\w-]+|(?:[\w-]+\.)+(?:local|internal|lan|intra|corp)|"
-    r"(?:[\w-]+\.)*(?:ad|corp|int|intern|internal|intra|lan|office)\.(?:[\w-]+\.)+[a-z]+|"
+    r"(?i)^\\\\(?:[a-z_][\w-]*|(?:[\w-]+\.)+(?:local|internal|lan|intra|corp)|"
     r"10(?:\.\d+){3}|192\.168(?:\.\d+){2}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d+){2})"
     r"(?:\\[\w@+][\w.@+,() -]*)+\\?$"
 )

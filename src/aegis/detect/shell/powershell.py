@@ -233,12 +233,13 @@ class _Reader(PsAtoms):
                 words.extend(self._splatted())
                 continue
             ahead = self._at
-            words.append(self._value())
+            value = self._value()
+            words.append(listed([value]) if _poses(value.text) and atom[:1] != "-" else value)
             if self._at == ahead:
                 self._at += 1
         args: list[str] = []
         for word in words if self._may_make(*words) else ():
-            args.extend(word.spread_text())
+            args.extend(f"'{text}'" if word.items and _poses(text) else text for text in word.spread_text())
         kinds = before.kinds.union(*(word.kinds for word in words)) if words else before.kinds
         called = name.text.strip()
         text = "".join(self._atoms[max(0, start - 3) : min(self._at, start + 40)])[:200]
@@ -473,3 +474,8 @@ class _Reader(PsAtoms):
                 value = UNKNOWN
             if self._at == before:
                 self._at += 1
+
+
+def _poses(text: str) -> bool:
+    """Whether a value reads like `-WhatIf`, which is a parameter only where it is written as one."""
+    return text[:2].lower() == "-w"

@@ -174,7 +174,10 @@ def _argument(path: str) -> str:
 # letters are evaluated, as Jinja and Ansible do; any other stays as it is written.
 
 VARIABLES: Final = frozenset({"vars", "extra_vars", "extraVars", "variables", "template_vars", "template_variables"})
-_EXPRESSION: Final = Lazy(r"\{\{-?\s*(\w{1,64})((?:\s*\|\s*\w{1,32}(?:\([^(){}|]{0,64}\))?){0,8})\s*-?\}\}")
+# On one line, and with nothing in its brackets that a shell would run if nobody filled it.
+_EXPRESSION: Final = Lazy(
+    r"\{\{-? *(\w{1,64})((?: *\| *\w{1,32}(?:\((?:'[\w ./-]{0,64}'|\"[\w ./-]{0,64}\"|\w{0,64})\))?){0,8}) *-?\}\}"
+)
 _FILTERS: Final[Mapping[str, Callable[[str], str]]] = {
     "basename": posixpath.basename, "d": str, "default": str, "dirname": posixpath.dirname, "lower": str.lower,
     "mandatory": str, "normpath": posixpath.normpath, "string": str, "trim": str.strip, "upper": str.upper,
