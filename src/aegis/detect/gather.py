@@ -281,10 +281,10 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
     found.written.extend(own)
-    if not limits and not ((together is None or "dryRun" in together) and only_tried(subject.arguments)):
-        # Half of a character stands in the texts as a question mark.
-        is_plain = together is not None and together.isascii() and "?" not in together
-        given = subject.arguments if is_plain else well_formed(subject.arguments)
+    # Half of a character stands in the texts as a question mark.
+    is_plain = together is not None and together.isascii() and "?" not in together
+    given = subject.arguments if is_plain or limits else well_formed(subject.arguments)
+    if not limits and not ((together is None or "dryRun" in together) and only_tried(given)):
         commands = restated(tool, given)
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
