@@ -228,7 +228,7 @@ class TestPassing:
 
     def test_a_signal_goes_on_and_ends_both_by_the_same_one(self, home: Path) -> None:
         process = subprocess.Popen(
-            [stand_in(), "run", "--", "sh", "-c", "sleep 60 & echo up; wait"],
+            [stand_in(), "run", "--", "sh", "-c", "echo up; exec sleep 60"],
             env=environment(home), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert process.stdout is not None
