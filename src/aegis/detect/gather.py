@@ -239,10 +239,13 @@ def gather(subject: FactSubject) -> Facts:
     texts, arguments, values, told, parts, hinted, to_files, runner = _strings(subject, raw)
     views: list[TextView] = []
     found = Gathering(None if subject.files is None else subject.files.copy())
-    made = assembled(tool, subject.arguments, parts) if (parts or hinted) and not limits else _NOTHING
+    together = "\n".join(map(_VALUE, raw)) if total <= _MOST_TOGETHER else None
+    # Half of a character stands in the texts as a question mark.
+    is_plain = together is not None and together.isascii() and "?" not in together
+    given = subject.arguments if is_plain or limits else well_formed(subject.arguments)
+    made = assembled(tool, given, parts) if (parts or hinted) and not limits else _NOTHING
     if made.words:
         _lay_out(texts, made.words)
-    together = "\n".join(map(_VALUE, raw)) if total <= _MOST_TOGETHER else None
     # Asked of all texts at once, or in a large call of batches: which can have another reading, and which of these
     # can hold what nobody sees.
     differing: Container[int]
@@ -281,9 +284,6 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
     found.written.extend(own)
-    # Half of a character stands in the texts as a question mark.
-    is_plain = together is not None and together.isascii() and "?" not in together
-    given = subject.arguments if is_plain or limits else well_formed(subject.arguments)
     if not limits and not ((together is None or "dryRun" in together) and only_tried(given)):
         commands = restated(tool, given)
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
@@ -365,7 +365,8 @@ def _whole(
     whole: Whole, texts: list[Text], views: list[TextView], found: Gathering, decoding: Effort, tool: str
 ) -> None:
     """Read a text that was put together like any other, in every encoding."""
-    source = next(index for index, text in enumerate(texts) if text.path.startswith(whole.path))  # its words, or keys
+    # Its words, or keys; a name with half of a character stands elsewhere.
+    source = next((index for index, text in enumerate(texts) if text.path.startswith(whole.path)), 0)
     told = texts[source]
     text = Text(whole.path, whole.value, False, whole.role, told.confidence if told.role == whole.role else SURE)
     if not decoding.take(len(whole.value)):

@@ -7,13 +7,12 @@ what the call does, without a table of its own.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
-
-import orjson
 
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
@@ -272,7 +271,7 @@ def _options(members: Mapping[str, Any], program: str) -> Iterator[str]:
                 yield "true"
         elif isinstance(value, (dict, list)) and program == "aws":
             yield option
-            yield orjson.dumps(value).decode()[: 4 * _LONGEST]
+            yield json.dumps(value, ensure_ascii=False)[: 4 * _LONGEST]
         elif isinstance(value, (str, int, float, list)):
             words = list(_values(value))
             if any(_OPTION.match(word) for word in words):  # an option in the place of a name is one
