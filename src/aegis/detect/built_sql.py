@@ -24,12 +24,17 @@ _BUILDS: Final = one_of(
     r"(?i)\bexec(?:ute)?\b\s*(?:immediate\b|\(|@|n?'|format\b|concat\b|[a-z_@:])|\bsp_executesql\b|\bprepare\b|\bdo\s+(?:language\s+\w+\s+)?\$|"
     r"\bquery_to_xml\s*\(|\bdblink(?:_exec)?\s*\(|\bopenquery\b|\bas\s+\$\w*\$|\bdbms_sql\b|\bcreate\s+event\b"
 )
+# Statements that name files, whose names can be put together as well.
+_NAMES_FILES: Final = one_of(
+    r"(?i)\bvacuum\b[^;]*\binto\b|\b(?:out|dump|in)file\b|\bcopy\b|\battach\b|\bexport\s+database\b|\bto\s+disk\b|"
+    r"\b(?:read_\w+|\w+_scan|sniff_csv|glob|file)\s*\("
+)
 _STATEMENT: Final = Lazy(
-    r"(?is)^\s*(?:drop|delete|truncate|alter|update|insert|create|grant|revoke|copy|exec|execute|select|with|merge|shutdown|backup|"
+    r"(?is)^\s*(?:noaudit|audit|drop|delete|truncate|alter|update|insert|create|grant|revoke|copy|exec|execute|select|with|merge|shutdown|backup|"
     r"do|declare|begin|call|set|load|attach|detach|lock|kill|vacuum|reindex|refresh|use)\b"
 )
 _SCHEDULED: Final = Lazy(r"(?is)\bcreate\s+(?:definer\s*=\s*\S+\s+)?event\b[^;]*?\bdo\s+(?:begin\s+)?([^;]+)")
-_RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|prepare\s+\w+\s+from)\b")
+_RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|vacuum|prepare\s+\w+\s+from)\b")
 _PREPARED: Final = Lazy(r"(?i)\bprepare\s+\w+\s*(?:\([^)]{0,200}\))?\s+as\s+([^;]+)")
 _DOLLARS: Final = Lazy(r"\$(\w*)\$")
 
@@ -43,19 +48,22 @@ class _Name(NamedTuple):
 
 def built_statements(text: str) -> list[str]:
     """The statements that the database builds of a text; empty for a text that builds none."""
-    if not _BUILDS(text):
+    names_files = bool(_NAMES_FILES(text))
+    if not names_files and not _BUILDS(text):
         return []
     found: dict[str, None] = dict.fromkeys(_bodies(text))
     for pattern in (_PREPARED, _SCHEDULED):
         found.update(dict.fromkeys(match.group(1).strip() for match in pattern.finditer(text)))
     try:
         # These words make a command of all that follows, which no dialect divides into tokens.
-        tokens = Dialect.get_or_raise(None).tokenize(_RUNNING.sub(" ", text))[:_MOST_TOKENS]
+        blank = _RUNNING.sub(lambda match: " " * len(match.group()), text)
+        tokens = Dialect.get_or_raise(None).tokenize(blank)[:_MOST_TOKENS]
     except (SqlglotError, ValueError, IndexError):
         return list(found)[:MOST_BUILT]
     runs_names = _RUNS_NAME.search(text) is not None
     variables: dict[str, str | int] = dict(_narrowed(text))
-    at = 0
+    at = kept = 0
+    folded = ""  # the text with what its expressions come to
     while at < len(tokens):
         set_here = _assigned(tokens, at)
         if set_here is not None:
@@ -66,16 +74,20 @@ def built_statements(text: str) -> list[str]:
                     held = f"{variables.get(set_here.name, '')}{held}"[:MOST_CHARACTERS]
                 variables[set_here.name] = held
                 _note(str(held), runs_names, found)
-                at = value.end
-                continue
-        elif tokens[at].text.lower() == _CONFIGURES:
-            _configured(tokens, at + 1, variables, found)
-        value = constant_at(tokens, at, variables)
-        if value is not None:
-            _note(value.text, runs_names, found)
-            at = max(value.end, at + 1)
-            continue
-        at += 1
+        else:
+            if tokens[at].text.lower() == _CONFIGURES:
+                _configured(tokens, at + 1, variables, found)
+            value = constant_at(tokens, at, variables)
+            if value is not None:
+                _note(value.text, runs_names, found)
+        begin = at if set_here is None else set_here.begin
+        if value is not None and names_files and value.end > begin + 1:
+            quoted = value.text.replace("'", "''")
+            folded = f"{folded}{text[kept : tokens[begin].start]} '{quoted}' "[:MOST_CHARACTERS]
+            kept = tokens[min(value.end, len(tokens)) - 1].end + 1
+        at = at + 1 if value is None else max(value.end, at + 1)
+    if folded:
+        found[f"{folded}{text[kept:]}"[:MOST_CHARACTERS]] = None
     return list(found)[:MOST_BUILT]
 
 
@@ -95,6 +107,12 @@ _LOOPS: Final = Lazy(r"(?is)\bfor\s+(\w+)\s+in\s+\(?\s*(select\b.{1,990}?)\bloop
 _ONE_SCHEMA: Final = Lazy(
     r"(?i)\band\s+(?:\w+\.)?(\w*schema\w*|nspname|\w*owner|\w*table_?name|relname)\s*(?:=|\blike\b)\s*'([^']{1,80})'"
 )
+# Tables of its own session, and a name that is put behind that of a schema.
+_OF_SESSION: Final = Lazy(
+    r"(?i)\band\s+(?:\w+\.)?(?:relnamespace\s*=\s*pg_my_temp_schema\s*\(\)|(?:nspname|schemaname)\s+like\s+'pg_temp)"
+)
+_QUALIFIED: Final = Lazy(r"\.\s*[%'\"]")
+_TABLE_NAMES: Final = ("relname", "tablename", "table_name")
 _EITHER: Final = Lazy(r"(?i)\bor\b|\bunion\b|\bwhere\b")
 
 
@@ -106,6 +124,8 @@ def _narrowed(text: str) -> Iterator[tuple[str, str]]:
         if _EITHER.search(condition) is None:
             for asked in _ONE_SCHEMA.finditer(condition):
                 yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%")
+            if _OF_SESSION.search(condition) is not None and not _QUALIFIED.search(text):
+                yield from ((f"{loop.group(1)}.{name}".lower(), "pg_temp.VALUE") for name in _TABLE_NAMES)
 
 
 _WHERE: Final = Lazy(r"(?i)\bwhere\b")
@@ -173,7 +193,7 @@ def _assigned(tokens: Sequence[Token], at: int) -> _Name | None:
     return None
 
 
-_BEFORE_NAME: Final = frozenset({"declare", "let", "var", "begin"})
+_BEFORE_NAME: Final = frozenset({"declare", "let", "var", "variable", "begin"})
 _TYPES: Final = frozenset({
     TokenType.TEXT, TokenType.VARCHAR, TokenType.NVARCHAR, TokenType.CHAR, TokenType.NCHAR, TokenType.VAR,
     TokenType.INT,

@@ -104,6 +104,7 @@ def _admits_all(rule: Any) -> bool:
 
 _MOST: Final = 32  # containers, volumes, mounts and variables of a pod that are looked at
 _LONGEST: Final = 4_096  # characters of a command
+_LONGEST_VALUE: Final = 256  # of a variable
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "/bin/sh", "/bin/bash"})
 _EXPANDED: Final = Lazy(r"\$(?:\((\w{1,64})\)|\{(\w{1,64})\}|(\w{1,64}))")
 _SEPARATED: Final = Lazy(r"&&|\|\||[;\n|&]")
@@ -138,9 +139,11 @@ def _named(listed: Any, member: str) -> list[tuple[str, str]]:
 
 def _lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
     """The commands of a container in words, its variables put in as the cluster or a shell would."""
-    known = dict(_named(container.get("env"), "value"))
+    known: dict[str, str] = {}
+    for variable, value in _named(container.get("env"), "value"):  # each may name those before it
+        known[variable] = _expanded(value[:_LONGEST_VALUE], known)[:_LONGEST_VALUE]
     words = [
-        _EXPANDED.sub(lambda match: known.get(next(filter(None, match.groups())), match.group()), str(word)[:_LONGEST])
+        _expanded(str(word)[:_LONGEST], known)
         for name in ("command", "args")
         for word in (container[name][:_MOST] if isinstance(container.get(name), list) else ())
     ]
@@ -152,6 +155,27 @@ def _lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
                 continue
     else:
         yield words
+
+
+# Programs that reach beyond the container that they run in: to databases, stores, clouds and clusters.
+_CLIENTS: Final = frozenset({
+    "aws", "az", "clickhouse-client", "consul", "cqlsh", "etcdctl", "gcloud", "gsutil", "helm", "kubectl", "mariadb",
+    "mc", "mongo", "mongosh", "mysql", "psql", "rclone", "redis-cli", "s3cmd", "sqlcmd", "terraform", "valkey-cli",
+})  # fmt: skip
+
+
+def client_commands(value: Mapping[str, Any]) -> Iterator[str]:
+    """The commands of the containers of a pod that ask something of servers, as they are run."""
+    for name in ("containers", "initContainers"):
+        listed = value.get(name)
+        for container in listed[:_MOST] if isinstance(listed, list) else ():
+            for line in _lines(container) if isinstance(container, dict) else ():
+                if line and line[0].rpartition("/")[2] in _CLIENTS:
+                    yield shlex.join(line)
+
+
+def _expanded(text: str, known: Mapping[str, str]) -> str:
+    return str(_EXPANDED.sub(lambda match: known.get(next(filter(None, match.groups())), match.group()), text))
 
 
 def _deleted(words: Sequence[str]) -> list[str]:

@@ -59,8 +59,11 @@ def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[R
         if isinstance(target, dict) and isinstance(target.get("db"), str):
             if target["db"] not in [arguments.get(name) for name in _DATABASES]:
                 shown = f"{target['db']}.{target.get('coll', '')}"
-                yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
-        elif stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
+                if not is_throwaway(target["db"]):
+                    yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
+                continue
+            target = target.get("coll")
+        if stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
             yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
 
 

@@ -139,6 +139,8 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
             yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
+    if members.get("rangeend") and "delete" in tool.lower():  # of etcd: every key from one to another
+        yield _request("delete", "cluster", "one", f"range_end: {members['rangeend']}"[:_LONGEST])
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
         yield _request("delete", "table", "all", index)
@@ -166,8 +168,16 @@ _REQUESTS: Final = frozenset({"post", "put", "patch", "delete"})  # in the name 
 _LONGEST_SCHEME: Final = 12
 
 
-def only_tried(arguments: Mapping[str, Any]) -> bool:
-    """Whether a request to a cluster asks what would happen, and nothing is to (`dryRun=All`)."""
+def only_tried(arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> bool:
+    """Whether a call asks what would happen, and nothing is to: of a cluster (`dryRun=All`), or as its schema knows."""
+    declared = schema.get("properties") if schema is not None else None
+    if isinstance(declared, Mapping) and any(
+        plain(name) == "dryrun"
+        and isinstance(kind := declared.get(name), Mapping)
+        and (value is True or (value in _TRIES and kind.get("type") != "boolean"))
+        for name, value in arguments.items()
+    ):
+        return True
     paths = [path_of(arguments[name]) for name in _PLACES if isinstance(arguments.get(name), str)]
     if not paths or not all(map(_OF_CLUSTER.match, paths)):
         return False
@@ -177,6 +187,7 @@ def only_tried(arguments: Mapping[str, Any]) -> bool:
     )
 
 
+_TRIES: Final = ("server", "client", "All", ["All"])
 # Where an API server of Kubernetes has its own resources, which no other server has there.
 _OF_CLUSTER: Final = Lazy(
     r"^/(?:api/v1/(?:namespaces|nodes|persistentvolumes|pods|services|secrets|configmaps)\b|apis/[a-z0-9.-]+/v\d\w*/)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -28,7 +29,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.likely import shipped
 from aegis.detect.operands import below
-from aegis.detect.restated import MODULES, of_task, only_says, restated
+from aegis.detect.restated import MODULES, Restated, of_task, only_says, restated
 from aegis.detect.roles import (
     argument_of,
     executes,
@@ -42,7 +43,7 @@ from aegis.detect.roles import (
 )
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import may_run, misfit, slot_type, spoken
-from aegis.detect.structured import structured_effects
+from aegis.detect.structured import pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -145,6 +146,7 @@ _NOTHING: Final = Assembled()
 _JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "query_fragment", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "document"})  # say it themselves
+_MOST_STARTED: Final = 16  # commands of containers that are read
 _MOST_WEIGHED: Final = 8_192  # characters of a call that says what it does by its members
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
 _EXECUTED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url", "query_fragment", "code"})
@@ -284,11 +286,15 @@ def gather(subject: FactSubject) -> Facts:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
     found.written.extend(own)
-    if not limits and not ((together is None or "dryRun" in together) and only_tried(given)):
+    may_try = together is None or "dry" in together or "Dry" in together
+    if not limits and not (may_try and only_tried(given, subject.schema)):
         commands = restated(tool, given)
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
+        if together is not None and "ontainers" in together and not filed:
+            for command in islice(pod_commands(given), _MOST_STARTED):
+                analyse_restated(Restated(command, "command"), found)
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))

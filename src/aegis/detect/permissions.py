@@ -38,6 +38,7 @@ _REACHED_BY: Final = (
     "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
     "sourceaddressprefix",
 )  # fmt: skip
+_NETWORKS: Final = ("authorizednetworks", "masterauthorizednetworks")  # from which a server of Google's is reached
 # Members that say that everybody may reach something, and members that keep everybody from it.
 _OPENS: Final = (
     "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
@@ -86,6 +87,10 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     verbs, resources = members.get("verbs"), members.get("resources")
     if isinstance(verbs, list) and isinstance(resources, list) and "*" in verbs and "*" in resources:
         yield ResourceEffect("permit", "cluster", "all", ("*",), "", "verbs * resources *")
+    if isinstance(verbs, list) and not _RAISES.isdisjoint(map(str, verbs)) and not members.get("resourcenames"):
+        shown = f"verbs {' '.join(map(str, verbs))}"[:_LONGEST]
+        yield ResourceEffect("permit", "cluster", "one", ("*",), "", shown)
+    yield from _aggregated(members)
     reaches = [f"{sign} {one}" for one in ("action", "resource") for sign in _reach(members, one)]
     if members.get("effect") == "Allow" and len(reaches) == _BOTH:
         scope: EffectScope = "all" if reaches == ["* action", "* resource"] else "one"
@@ -100,17 +105,72 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     if members.get("approleid") in _POWERFUL_APPLICATIONS:
         named = str(members["approleid"])
         yield ResourceEffect("permit", "cloud-identity", "all", (named,), "", f"appRoleId {named}")
-    for name in ("policyarn", "policy", "role"):
-        given = members.get(name)
+    for given in [
+        one for name in ("policyarn", "policy", "role", "managedpolicyarns") for one in _listed(members.get(name))
+    ]:
         if isinstance(given, str) and (
             given.lower() == "roles/owner" or given.rpartition("/")[2].lower() in _POWERFUL - {"owner", "admin"}
         ):
             yield ResourceEffect("permit", "cloud-identity", "all", (given,), "", given)
+    for name in _NETWORKS:
+        for one in _listed(members.get(name)):
+            for net in one.values() if isinstance(one, dict) else ():
+                if str(net) in _OPEN_NETS:
+                    yield ResourceEffect("expose", "cloud-resource", "all", (str(net),), "", f"{name}: {net}")
+    if "*" in _listed(members.get("sourcerepos")) and any(
+        isinstance(one, dict) and one.get("namespace") == "*" for one in _listed(members.get("destinations"))
+    ):
+        yield ResourceEffect("permit", "cluster", "one", ("*",), "", "every repository to every namespace")
     for name in _REACHED_BY:
         for one in _listed(members.get(name)):
             if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
                 resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
                 yield ResourceEffect("expose", resource, "all", (one,), "", one)
+
+
+# Verbs of a cluster by which whoever has them gives himself every other one, and those that only read.
+_RAISES: Final = frozenset({"escalate", "bind", "impersonate"})
+_READS: Final = frozenset({"get", "list", "watch"})
+_GRADE: Final = "rbac.authorization.k8s.io/aggregate-to-"
+# What the roles that come with a cluster keep from those who have them.
+_KEPT_FROM_READERS: Final = frozenset({"secrets", "pods/proxy", "services/proxy", "nodes/proxy"})
+_KEPT_FROM_OWNERS: Final = frozenset({
+    "nodes", "clusterroles", "clusterrolebindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+})  # fmt: skip
+_KEPT_FROM_EDITORS: Final = _KEPT_FROM_OWNERS | {"roles", "rolebindings"}
+_OF_ALL_GROUPS: Final = frozenset({"", "*"})
+
+
+def _aggregated(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
+    """What is added to a role that comes with a cluster, and that the role keeps from those who have it."""
+    described, rules = members.get("metadata"), members.get("rules")
+    labels = described.get("labels") if isinstance(described, dict) else None
+    grades = {
+        str(name).removeprefix(_GRADE)
+        for name, value in (labels.items() if isinstance(labels, dict) else ())
+        if str(name).startswith(_GRADE) and str(value).lower() == "true"
+    }
+    for rule in rules[:_MOST_RULES] if grades and isinstance(rules, list) else ():
+        if isinstance(rule, dict) and any(_is_beyond(grade, rule) for grade in grades):
+            shown = f"{rule.get('verbs')} {rule.get('resources')} for {' '.join(sorted(grades))}"[:_LONGEST]
+            yield ResourceEffect("permit", "cluster", "one", tuple(sorted(grades)), "", shown)
+            return
+    gathered = members.get("aggregationrule")
+    chosen = gathered.get("clusterRoleSelectors") if isinstance(gathered, dict) else None
+    if any(one in ({}, {"matchLabels": {}}) for one in _listed(chosen)):
+        yield ResourceEffect("permit", "cluster", "one", ("*",), "", "aggregationRule of every role")
+
+
+def _is_beyond(grade: str, rule: Mapping[str, Any]) -> bool:
+    verbs, resources, groups = ({str(one).lower() for one in _listed(rule.get(name))} for name in _OF_RULE)
+    every = "*" in resources and not groups.isdisjoint(_OF_ALL_GROUPS)
+    if grade == "view":
+        return every or not verbs <= _READS or not resources.isdisjoint(_KEPT_FROM_READERS)
+    kept = _KEPT_FROM_OWNERS if grade == "admin" else _KEPT_FROM_EDITORS
+    return not verbs <= _READS and (every or not resources.isdisjoint(kept))
+
+
+_OF_RULE: Final = ("verbs", "resources", "apiGroups")
 
 
 def _reach(members: Mapping[str, Any], name: str) -> Iterator[str]:

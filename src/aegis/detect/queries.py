@@ -51,13 +51,6 @@ _EVERY_OF_LABEL: Final = Lazy(
 )
 _EXPLAINS: Final = Lazy(r"(?i)^\s*explain\s")  # without doing it, where PROFILE does
 _SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|remove)\s+\w+[.:]")
-_DROPS: Final = Lazy(r"(?is)\bdrop\s+database\s+\w+|\bdestroy\s+data\b")
-_READS_FILE: Final = Lazy(
-    r"(?i)\bload\s+csv\b.{0,60}'(?:file:/+[^']*(?:etc|proc|root|home|users|windows)|https?://(?:169\.254|127\.|localhost|10\.|metadata))"
-)
-_RUNS: Final = Lazy(
-    r"(?i)\bcall\s+(?:apoc\.(?:cypher\.runFile|systemdb\.execute|trigger\.(?:add|install)|custom\.\w+|load\.driver)|dbms\.(?:security\.\w+|killQuer\w+|setConfigValue))"
-)
 
 
 _ITERATED: Final = Lazy(
@@ -96,12 +89,6 @@ def _cypher(text: str) -> list[ResourceEffect]:
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))
     if _SETS_EVERY.search(text):
         found.append(ResourceEffect("write", "record", "all", (), "", shown))
-    if _DROPS.search(text):
-        found.append(ResourceEffect("delete", "database", "one", (), "", shown))
-    if _READS_FILE.search(text):
-        found.append(ResourceEffect("read", "credential", "one", (), "", shown))
-    if _RUNS.search(text):
-        found.append(ResourceEffect("permit", "cloud-identity", "one", (), "", shown))
     return found
 
 

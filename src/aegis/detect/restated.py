@@ -126,7 +126,8 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     words = _line(program, deed, members)
     script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
     if isinstance(script, str):
-        words = [program, "eval", script, "0"]
+        keys, behind = (list(_values(members[name].value)) if name in members else [] for name in ("keys", "args"))
+        words = [program, "eval", script, str(len(keys)), *keys, *behind]
     if len(words) < 2:
         return []
     found = [Restated(shlex.join(words[:_MOST]), "command")]
@@ -235,7 +236,8 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
         return [program, *deed, given["resource"], action, *_values(given.get("name"))]
     elif action is not None:
         said = _split(action)
-        line += said[1:] if said[:1] == [program] else said
+        said = said[1:] if said[:1] == [program] else said
+        line += ["get", *said[1:]] if program in _CLUSTERS and said[:1] == ["list"] else said
     elif listed is None or not _RUNS.issuperset(deed[:1]):
         line += [word for word in deed if not _is_named(word, given)]
     if listed is not None:
@@ -255,6 +257,7 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
     return line
 
 
+_CLUSTERS: Final = ("kubectl", "oc")  # of whose servers a command gets what their interface lists
 _SINGLE: Final = frozenset({"terraform", "tofu"})  # whose long options begin with one dash
 _RUNS: Final = frozenset({"exec", "run"})  # verbs of tools that run any command of a program
 

@@ -418,6 +418,10 @@ def _setting(value: str) -> Any:
     return True if value == "true" else False if value == "false" else value.strip('"')
 
 
+# Functions of a template of CloudFormation, in the short way and in the long one.
+_FUNCTIONS: Final = {"!Select": "Fn::Select", "!Join": "Fn::Join", "!Sub": "Fn::Sub", "!Ref": "Ref"}
+
+
 def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
     left[0] -= 1
     if left[0] < 0 or depth > _DEEPEST:
@@ -437,8 +441,12 @@ def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
             for name, inner in one.items() if isinstance(one, dict) else ():
                 own.setdefault(name, inner)
         return own
+    function = _FUNCTIONS.get(node.tag)
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, depth + 1, left) for item in node.value]
+        items = [_plain(item, depth + 1, left) for item in node.value]
+        return items if function is None else {function: items}
+    if function is not None:
+        return {function: node.value}
     return True if node.value == "true" and node.tag.endswith(":bool") else node.value
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlglot.tokenizer_core import Token, TokenType
+
+from aegis.core.patterns import Lazy
 
 MOST_CHARACTERS: Final = 16_384  # of a text that is put together
 _DEEPEST: Final = 6
@@ -29,8 +32,9 @@ _CODES: Final = frozenset({"char", "chr", "nchar"})
 # Functions that give back what they are given, as far as a statement is concerned.
 _QUOTING: Final = frozenset({"quote", "quote_ident", "quote_literal", "quotename"})
 _SAME: Final = frozenset({
-    *_QUOTING, "lower", "upper", "trim", "btrim", "ltrim", "rtrim", "to_char", "str",
+    *_QUOTING, "trim", "btrim", "ltrim", "rtrim", "str",
     "nullif", "coalesce", "isnull", "ifnull", "nvl", "cast", "convert", "try_cast", "try_convert", "convert_from",
+    "cast_to_varchar2",
 })  # fmt: skip
 _TURNED: Final = frozenset({"unhex", "hextoraw", "from_base64", "decode"})
 
@@ -77,6 +81,8 @@ class _Reader:
 
     def _product(self, at: int, depth: int) -> Constant | None:
         found = self._part(at, depth)
+        while found is not None and self._kind(found.end) is TokenType.DCOLON:  # `'a'::varchar(9)`
+            found = found._replace(end=found.end + (5 if self._kind(found.end + 2) is TokenType.L_PAREN else 2))
         while found is not None and isinstance(found.value, int) and self._kind(found.end) in _PRODUCTS:
             following = self._part(found.end + 1, depth)
             if following is None or not isinstance(following.value, int):
@@ -100,7 +106,12 @@ class _Reader:
             return _number(-inner.value, inner.end) if inner is not None and isinstance(inner.value, int) else None
         if kind is TokenType.L_PAREN:
             inner = self.sum_at(at + 1, depth + 1)
-            return inner._replace(end=inner.end + 1) if inner and self._kind(inner.end) is TokenType.R_PAREN else None
+            closed = inner is not None and self._kind(inner.end) is TokenType.R_PAREN
+            return self._item(inner._replace(end=inner.end + 1), depth) if inner is not None and closed else None
+        if kind is TokenType.L_BRACKET or (kind is TokenType.ARRAY and self._kind(at + 1) is TokenType.L_BRACKET):
+            return self._array(at + 1 + (kind is TokenType.ARRAY), depth + 1)
+        if kind is TokenType.DATE and self._kind(at + 1) in _STRINGS:
+            return Constant(self._tokens[at + 1].text, at + 2)
         if kind is TokenType.CASE:
             return self._case(at + 1, depth + 1)
         if kind is TokenType.PARAMETER and at + 1 < len(self._tokens):
@@ -115,6 +126,25 @@ class _Reader:
             return None if known is None else Constant(known, at + 3)
         known = self._variables.get(token.text.lower())
         return None if known is None else Constant(known, at + 1)
+
+    def _array(self, at: int, depth: int) -> Constant | None:
+        """The items of an array, and the one of them that is asked for behind it."""
+        items: list[str] = []
+        while (one := self.sum_at(at, depth)) is not None:
+            items.append(one.text)
+            if self._kind(one.end) is TokenType.R_BRACKET:
+                return self._item(Constant(_ITEMS.join(items)[:MOST_CHARACTERS], one.end + 1), depth)
+            if self._kind(one.end) is not TokenType.COMMA:
+                break
+            at = one.end + 1
+        return None
+
+    def _item(self, found: Constant, depth: int) -> Constant:
+        number = self.sum_at(found.end + 1, depth + 1) if self._kind(found.end) is TokenType.L_BRACKET else None
+        items = found.text.split(_ITEMS)
+        if number is None or not isinstance(number.value, int) or not 0 < number.value <= len(items):
+            return found
+        return Constant(items[number.value - 1], number.end + 1)
 
     def _number(self, at: int) -> Constant | None:
         text = self._tokens[at].text
@@ -172,7 +202,7 @@ class _Reader:
     def _function(self, name: str, at: int, depth: int) -> Constant | None:
         """What a function of constants makes: `CONCAT`, `CHAR`, `FORMAT`, `REPLACE`, `GREATEST`, `IF`."""
         given: list[Constant] = []
-        if name in ("if", "iif"):
+        if name in ("if", "iif", "iff"):
             compared = self._compared(at, depth)
             if compared is None:
                 return None
@@ -188,19 +218,24 @@ class _Reader:
             if one is not None:
                 given.append(one)
                 at = one.end
-            elif kind is TokenType.COMMA or name in _CASTS:
+            elif kind in _BETWEEN or name in _CASTS or self._tokens[at].text.lower() == "placing":
                 at += 1
             else:
                 return None
-        made = _made(name, [one.value for one in given])
+        if name in _ASKED and given:  # for a variable by its name
+            made: str | int | None = self._variables.get(given[0].text.lower())
+        else:
+            made = _made(name, [one.value for one in given])
         return None if made is None else Constant(made, at + 1)
 
 
+_BETWEEN: Final = frozenset({TokenType.COMMA, TokenType.FROM, TokenType.FOR})
 _CASTS: Final = frozenset({"cast", "convert", "try_cast", "try_convert"})
 _TYPES: Final = frozenset({
     TokenType.TEXT, TokenType.VARCHAR, TokenType.NVARCHAR, TokenType.CHAR, TokenType.NCHAR,
 })  # fmt: skip
-_FORMATS: Final = frozenset({"format", "printf"})
+_FORMATS: Final = frozenset({"format", "printf", "formatmessage"})
+_ASKED: Final = frozenset({"getvariable", "current_setting"})
 _JOINED: Final = frozenset({"concat", "concat_ws", *_FORMATS})
 
 
@@ -219,39 +254,90 @@ def _made(name: str, given: list[str | int]) -> str | int | None:
     """What a function makes of what it is given; nothing for one that is not known."""
     texts = [str(one) for one in given]
     numbers = [one for one in given if isinstance(one, int)]
-    if name in ("concat", "concat_ws") and texts:
-        return "".join(texts) if name == "concat" else texts[0].join(texts[1:])
-    if not given:
-        return None
-    if name in _CODES and all(one.isdigit() and int(one[:7]) < 0x110000 for one in texts):
+    if name in _CODES and given and all(one.isdigit() and int(one[:7]) < _FIRST_HALF for one in texts):
         return "".join(chr(int(one[:7])) for one in texts)
-    if name in ("greatest", "least", "abs", "sign") and len(numbers) == len(given):
-        return {"greatest": max(numbers), "least": min(numbers), "abs": abs(numbers[0])}.get(
-            name, (numbers[0] > 0) - (numbers[0] < 0)
-        )
-    if name in ("if", "iif") and len(given) == 3:
+    if name in ("if", "iif", "iff") and len(given) == 3:
         return given[1] if given[0] else given[2]
-    if name in ("elt", "choose") and isinstance(given[0], int):
-        return given[given[0]] if 0 < given[0] < len(given) else None
-    if name in _SAME:
-        return texts[0].upper() if name == "upper" else texts[0].lower() if name == "lower" else given[0]
-    if name == "reverse":
-        return texts[0][::-1]
-    if name == "replace" and len(texts) == 3 and len(texts[0]) * len(texts[2]) <= MOST_CHARACTERS:
-        return texts[0].replace(texts[1], texts[2])
-    if name in _FORMATS:
-        text = texts[0]
-        for argument in texts[1:]:
-            text = next((text.replace(sign, argument, 1) for sign in ("%I", "%s", "%L") if sign in text), text)
-        return text[:MOST_CHARACTERS]
-    if name in _TURNED and (name != "decode" or texts[-1] == "hex"):
-        return _bytes(texts[0]) if name != "from_base64" else _of_base64(texts[0])
-    if name in ("left", "right", "substr", "substring", "mid") and len(numbers) == len(given) - 1 and numbers:
-        if name in ("left", "right"):
-            return texts[0][: max(numbers[0], 0)] if name == "left" else texts[0][-max(numbers[0], 0) :]
-        begin = max(numbers[0] - 1, 0)
-        return texts[0][begin : begin + max(numbers[1], 0)] if len(numbers) > 1 else texts[0][begin:]
-    return None
+    if name == "decode" and len(given) > 2:  # of Oracle: a value, each with what stands for it, and the rest
+        pairs = dict(zip(reversed(given[1:-1:2]), reversed(given[2::2]), strict=False))
+        return pairs.get(given[0], given[-1] if len(given) % 2 == 0 else None)
+    if name in _SAME and given:
+        return _bytes(texts[0][2:]) if name == "convert_from" and texts[0][:2] == "\\x" else given[0]
+    if name in _TURNED and given:
+        return _of_base64(texts[0]) if "base64" in (name.removeprefix("from_"), texts[-1]) else _bytes(texts[0])
+    made = _FUNCTIONS.get(_OTHER_NAMES.get(name, name))
+    if made is None or max(map(len, texts), default=0) > MOST_CHARACTERS:
+        return None
+    try:
+        found = made(texts, numbers)
+    except (LookupError, ValueError, TypeError, ZeroDivisionError):
+        return None
+    return found[:MOST_CHARACTERS] if isinstance(found, str) else found
+
+
+_FIRST_HALF: Final = 0xD800  # of a character in two halves, which no text of a database holds alone
+_ITEMS: Final = "\x1f"  # between the items of an array
+_DIRECTIVE: Final = Lazy(r"%(?:(\d{1,2})\$)?[IsLd]")
+
+
+def _formatted(texts: list[str], numbers: list[int]) -> str:
+    following = iter(texts[1:])
+
+    def put(match: Any) -> str:
+        number = int(match.group(1) or 0)
+        return texts[number] if 0 < number < len(texts) else next(following, match.group())
+
+    return str(_DIRECTIVE.sub(put, texts[0]))
+
+
+def _part_of(texts: list[str], numbers: list[int]) -> str:
+    begin = numbers[0] - 1 if numbers[0] > 0 else max(len(texts[0]) + numbers[0], 0) if numbers[0] else 0
+    return texts[0][begin : begin + max(numbers[1], 0)] if len(numbers) > 1 else texts[0][begin:]
+
+
+def _replaced(texts: list[str], begin: int, count: int, put: str) -> str:
+    return f"{texts[0][: max(begin - 1, 0)]}{put}{texts[0][max(begin - 1, 0) + max(count, 0) :]}"
+
+
+def _up_to(texts: list[str], numbers: list[int]) -> str:
+    parts = texts[0].split(texts[1])
+    return texts[1].join(parts[: numbers[-1]] if numbers[-1] > 0 else parts[numbers[-1] :] if numbers[-1] else [])
+
+
+_OF_DAY: Final[Mapping[str, str]] = {"DDD": "%j", "DD": "%d", "MM": "%m", "YYYY": "%Y", "MON": "%b", "WW": "%W"}
+_FUNCTIONS: Final[Mapping[str, Callable[[list[str], list[int]], str | int | None]]] = {
+    "concat": lambda texts, _: "".join(texts),
+    "concat_ws": lambda texts, _: texts[0].join(texts[1:]),
+    "array_to_string": lambda texts, _: texts[0].replace(_ITEMS, texts[1]),
+    "upper": lambda texts, _: texts[0].upper(),
+    "lower": lambda texts, _: texts[0].lower(),
+    "to_char": lambda texts, _: date.fromisoformat(texts[0]).strftime(_OF_DAY[texts[1].upper()]),
+    "reverse": lambda texts, _: texts[0][::-1],
+    "replace": lambda texts, _: texts[0].replace(texts[1], texts[2][: MOST_CHARACTERS // (len(texts[0]) or 1)]),
+    "translate": lambda texts, _: texts[0].translate(dict(zip(map(ord, texts[1]), f"{texts[2]:\0<{len(texts[1])}}",
+                                                               strict=False))).replace("\0", ""),
+    "left": lambda texts, numbers: texts[0][: numbers[0]],
+    "right": lambda texts, numbers: texts[0][-numbers[0] :] if numbers[0] else "",
+    "stuff": lambda texts, numbers: _replaced(texts, numbers[0], numbers[1], texts[3]),
+    "overlay": lambda texts, numbers: _replaced(texts, numbers[0], (*numbers[1:], len(texts[1]))[0], texts[1]),
+    "split_part": lambda texts, numbers: texts[0].split(texts[1])[numbers[-1] - (numbers[-1] > 0)],
+    "substring_index": _up_to,
+    "repeat": lambda texts, numbers: texts[0] * min(numbers[-1], MOST_CHARACTERS // (len(texts[0]) or 1)),
+    "space": lambda _, numbers: " " * min(numbers[0], MOST_CHARACTERS),
+    "length": lambda texts, _: len(texts[0]),
+    "instr": lambda texts, _: texts[0].find(texts[1]) + 1,
+    "mod": lambda _, numbers: numbers[0] % numbers[1],
+    "abs": lambda _, numbers: abs(numbers[0]),
+    "sign": lambda _, numbers: (numbers[0] > 0) - (numbers[0] < 0),
+    "greatest": lambda texts, numbers: max(numbers) if len(numbers) == len(texts) else None,
+    "least": lambda texts, numbers: min(numbers) if len(numbers) == len(texts) else None,
+    "elt": lambda texts, numbers: texts[numbers[0]] if 0 < numbers[0] < len(texts) else None,
+    **dict.fromkeys(_FORMATS, _formatted), **dict.fromkeys(("substr", "substring", "mid"), _part_of),
+}  # fmt: skip
+_OTHER_NAMES: Final = {
+    "choose": "elt", "insert": "stuff", "replicate": "repeat", "len": "length", "char_length": "length",
+    "strpos": "instr",
+}  # fmt: skip
 
 
 def _of_base64(text: str) -> str | None:

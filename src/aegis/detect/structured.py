@@ -14,7 +14,7 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
-from aegis.detect.containers import of_cluster, of_container
+from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import database_command, expires, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, patched, plain
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights
@@ -55,9 +55,9 @@ may_tell: Final = one_of(
     r"\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
-    r"GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
+    r"range_?end|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
-    r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[",
+    r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.",
 )
 _STATEMENT: Final = 1
 
@@ -89,6 +89,11 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
             unread = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
             found.append(Told(change.pointer, unread))
     telling = may_tell(together)
+    if _FUNCTION in together:
+        arguments = {
+            name: _settled(value, _defaults(value, arguments)) if isinstance(value, dict) else value
+            for name, value in arguments.items()
+        }
     where = _asked_of(arguments) if requests else ""
     if requests or telling or _METHOD in together:
         for pointer, value in _objects(arguments):
@@ -104,7 +109,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
                     if (_STATEMENT in telling or joined != text) and not to_files:
                         found.extend(Told(f"{pointer}/{escape(str(name))}", one) for one in query_effects(joined))
                     if _MANIFEST(text):
-                        told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool)
+                        told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool, arguments)
                         # What is only written is a document still, unless it hands over a machine or a cluster.
                         found.extend(one for one in told if not to_files or one.effect.evidence.endswith(_WHOLE))
     return found
@@ -249,21 +254,87 @@ _SWITCHED_ON: Final = Lazy(r"(?m)^[\s-]*\"?(\w{1,40})\"?\s*:\s*true\s*(?:#.*)?$"
 _TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
 
 
-def _of_manifest(pointer: str, text: str, tool: str) -> Iterator[Told]:
-    """What a manifest does that is given as text, of JSON or YAML."""
+_FUNCTION: Final = "Fn::"
+_PARAMETER: Final = Lazy(r"\$\{([\w:.]{1,64})\}")
+
+
+def _settled(value: Any, known: Mapping[str, Any], depth: int = 0) -> Any:
+    """A template of CloudFormation with what its functions make of constants and of parameters that are known."""
+    if depth > _DEEPEST or not isinstance(value, (dict, list)):
+        return value
+    if isinstance(value, list):
+        return [_settled(one, known, depth + 1) for one in value]
+    inner = {name: _settled(one, known, depth + 1) for name, one in value.items()}
+    if len(inner) != 1:
+        return inner
+    ((name, given),) = inner.items()
+    if name == "Ref":
+        return known.get(given, inner) if isinstance(given, str) else inner
+    return _made(name.removeprefix(_FUNCTION), given, known) if name.startswith(_FUNCTION) else inner
+
+
+def _made(function: str, given: Any, known: Mapping[str, Any]) -> Any:
+    """What a function makes; what it is given where that is not known, so that every one of its choices is read."""
+    match function, given:
+        case "Select", [(str() | int()) as number, [*choices]] if str(number) in map(str, range(len(choices))):
+            return choices[int(number)]
+        case "Join", [str(sign), [*parts]] if all(isinstance(part, str) for part in parts):
+            return sign.join(parts)[:_LONGEST_TEXT]
+        case "Sub", ([str(text), {}] | str(text)):
+            own = given[1] if isinstance(given, list) else {}
+            own = {**known, **own}
+            return _PARAMETER.sub(lambda match: str(own.get(match.group(1), match.group()))[:_LONGEST_DEED], text)
+    return given
+
+
+_LONGEST_TEXT: Final = 4_096
+
+
+def _defaults(template: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a template: what its call gives for them, else what it says that they are."""
+    declared = template.get("Parameters")
+    known = {
+        name: one["Default"]
+        for name, one in (declared.items() if isinstance(declared, dict) else ())
+        if isinstance(one, dict) and "Default" in one
+    }
+    given = next((arguments[name] for name in ("parameters", "Parameters") if name in arguments), None)
+    if isinstance(given, list):
+        given = {str(one.get("ParameterKey")): one.get("ParameterValue") for one in given if isinstance(one, dict)}
+    return {**known, **given} if isinstance(given, dict) else known
+
+
+def _documents(text: str) -> list[Any]:
+    """The documents of a manifest that is given as text."""
     if _TERRAFORM.search(text) is not None:
-        documents: list[Any] = [parsed_hcl(text)]
-    else:
-        given = text.split("\n---", _MOST_DOCUMENTS)
-        documents = [
-            parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
-            for document in given[:_MOST_DOCUMENTS]
-        ]
-        # Of what is too long to be parsed, what is switched on line by line.
-        unread = [document for document, value in zip_longest(given, documents) if value is None]
-        documents += [dict.fromkeys(_SWITCHED_ON.findall(document), True) for document in unread]
+        return [parsed_hcl(text)]
+    given = text.split("\n---", _MOST_DOCUMENTS)
+    documents = [
+        parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
+        for document in given[:_MOST_DOCUMENTS]
+    ]
+    # Of what is too long to be parsed, what is switched on line by line.
+    unread = [document for document, value in zip_longest(given, documents) if value is None]
+    return [*documents, *(dict.fromkeys(_SWITCHED_ON.findall(document), True) for document in unread)]
+
+
+def pod_commands(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """What the containers of a call's manifests ask of servers."""
+    for _, value in _objects(arguments):
+        yield from client_commands(value)
+        for text in value.values():
+            if isinstance(text, str) and "ontainers" in text and _MANIFEST(text):
+                for _, inner in _objects({"documents": _documents(text)}):
+                    yield from client_commands(inner)
+
+
+def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
+    """What a manifest does that is given as text, of JSON or YAML."""
+    documents = _documents(text)
     for value in [one for document in documents for one in (document if isinstance(document, list) else [document])]:
         if isinstance(value, dict):
+            if "Resources" in value:
+                value = _settled(value, _defaults(value, arguments))
             if "services" in value:  # of a composition: what stands there to be merged was
                 value = {name: inner for name, inner in value.items() if not name.startswith("x-")}
             for _, inner in _objects(value):
@@ -288,7 +359,9 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
 
 
 def _takes_away(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """What a task of Ansible takes away of a machine: `file: {path: /etc, state: absent}`."""
+    """What a run of Terraform destroys, and a task of Ansible: `file: {path: /etc, state: absent}`."""
+    if members.get("isdestroy") in ON and members.get("planonly") is not True:
+        yield ResourceEffect("delete", "cloud-resource", "all", (), "", "is-destroy: true")
     for name in ("file", "ansiblebuiltinfile"):
         task = members.get(name)
         if not isinstance(task, dict) or task.get("state") != "absent":
@@ -351,6 +424,8 @@ def _loads(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     named = next((members[name] for name in _VARIABLE_NAMES if isinstance(members.get(name), str)), "")
     options = _LOADING.get(named.upper())
     given = str(next((members[name] for name in ("value", "values", "content") if members.get(name)), ""))
+    if plain(named) == "sshkeys" and given:
+        yield ResourceEffect("permit", "cloud-identity", "many", (named,), "", f"{named} lets somebody in")
     if options is not None and given and (not options or any(option in given for option in options)):
         yield ResourceEffect("persist", "startup", "one", (named,), "", f"{named} loads code into every program")
 
@@ -358,18 +433,9 @@ def _loads(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
 # Rules of a mailbox, and members of them that name who is sent every letter from then on (ATT&CK T1114.003).
 _OF_MAIL: Final = frozenset({"filter", "filters", "forwarding", "inbox", "mailbox", "rule", "rules"})
 _FORWARDED: Final = (
-    "forward",
-    "forwardto",
-    "forwardingaddress",
-    "forwardingemail",
-    "forwardasattachmentto",
-    "redirectto",
-    "forwardingsmtpaddress",
-    "forwardsmtpaddress",
-    "blindcopyto",
-    "bccrecipients",
-    "copyto",
-)
+    "forward", "forwardto", "forwardingaddress", "forwardingemail", "forwardasattachmentto", "redirectto",
+    "forwardingsmtpaddress", "forwardsmtpaddress", "blindcopyto", "bccrecipients", "copyto",
+)  # fmt: skip
 
 
 def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:

@@ -103,11 +103,13 @@ def _of_method(tool: str, arguments: Mapping[str, Any], known: Vocabulary) -> fr
     parts = [part for part in path_of(readable(path)[0]).split("?", 1)[0].split("/") if part]
     if method == "POST" and parts and parts[-1] in _ASKS:
         return frozenset()
-    for part in parts[-_MOST_PARTS:]:
-        found |= spoken(part)
+    for at, part in enumerate(parts[-_MOST_PARTS:], max(0, len(parts) - _MOST_PARTS)):
+        if at or part not in _FOR_ADMINISTRATORS:
+            found |= spoken(part)
     return frozenset(found)
 
 
+_FOR_ADMINISTRATORS: Final = ("admin",)  # an interface for them, and no role that is given
 _ASKS: Final = frozenset(
     {"_search", "_count", "_msearch", "_mget", "_analyze", "_explain", "_field_caps", "_sql", "scroll"}
 )

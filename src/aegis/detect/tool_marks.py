@@ -36,6 +36,8 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     rare = not _RARE.isdisjoint(wanted)
     for member in members:
         for mark in _marks_of(member, asked, known):
+            if mark == "expires" and _is_of_scratch(member, members):
+                continue
             if mark not in _GIVEN or not _is_taken_away(member, known):
                 found.setdefault(mark, member)
         if rare and isinstance(member.value, str) and len(member.value) <= LONGEST:
@@ -84,6 +86,14 @@ def _is_taken_away(member: Member, known: Vocabulary) -> bool:
     return not known.members["takenaway"].isdisjoint(member.words | member.above)
 
 
+def _is_of_scratch(member: Member, members: Sequence[Member]) -> bool:
+    """Whether a rule for objects that end is for those alone whose names say that they are to be thrown away."""
+    rule = _RULE.match(member.pointer)
+    prefixes = [one.value for one in members if rule and one.pointer.startswith(rule.group()) and "prefix" in one.words]
+    return bool(prefixes) and all(isinstance(one, str) and is_throwaway(one) for one in prefixes)
+
+
+_RULE: Final = Lazy(r"(?i)^.*/rules?/\d+/")
 _NOBODY: Final = Member("", frozenset(), frozenset(), "", None)
 
 
@@ -398,7 +408,7 @@ _SUDO: Final = Lazy(
 # A condition that every row or document fulfils, in the languages of forges, trackers and shops.
 _ALWAYS: Final = Lazy(
     r"(?i)^\s*(?:(?:status\.|metadata\.|spec\.)?[\w/-]{1,60}!=[\w-]{1,60}|\w+(?:\.\w+)?\s+(?:is\s+not|!=|<>)\s+(?:null|empty|''|\"\")|\(?1\s*=\s*1\)?|\w+\s+(?:like|~)\s+['\"][%*.]+['\"]|"
-    r"select\s[^;]{1,300}\sfrom\s+[\w.\"`]{1,80}\s*;?|is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all)\s*$"
+    r"select\s[^;]{1,300}\sfrom\s+[\w.\"`]{1,80}\s*;?|is_?deleted\s*(?:=|is)\s*(?:false|0)|(?:created|updated|id)\s*(?:>=?|<=?)\s*['\"]?(?:0|19\d\d\S*)['\"]?|\w+:\*|all|(?:profile\.)?(?:status|active)\s+eq\s+\"?(?:active|true)\"?)\s*$"
 )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
 from aegis.detect.endpoints import requests_of
@@ -156,6 +158,24 @@ def test_a_mutation_is_found_however_much_stands_before_it(padding: str) -> None
 )
 def test_a_large_call_is_read_by_its_members_as_a_small_one_is(tool: str, arguments: dict[str, str]) -> None:
     assert gather(_call(tool, {**arguments, "note": "all is well " * 2_000})).resource_effects
+
+
+@pytest.mark.parametrize(
+    ("given", "declared", "is_held"),
+    [
+        ({"dry_run": "server"}, {"type": "string"}, False),
+        ({"dry_run": True}, {"type": "boolean"}, False),
+        ({"dry_run": "none"}, {"type": "string"}, True),
+        ({"dry_run": "server"}, {"type": "boolean"}, True),
+        ({"dry_run": "server"}, None, True),  # which the tool need not look at
+    ],
+)
+def test_what_is_only_tried_is_so_where_the_tool_says_that_it_can(
+    given: dict[str, Any], declared: dict[str, str] | None, is_held: bool
+) -> None:
+    schema = {"type": "object", "properties": {"name": {}} if declared is None else {"name": {}, "dry_run": declared}}
+    call = _call("delete_namespace", {"name": "payments", **given})
+    assert bool(gather(replace(call, schema=schema)).resource_effects) is is_held
 
 
 def _call(tool: str, arguments: dict[str, str]) -> FactSubject:

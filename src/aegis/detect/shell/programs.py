@@ -6,6 +6,7 @@ What the options of interpreters and database clients mean, and which programs s
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
@@ -134,9 +135,36 @@ _CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code"
 def code_given(command: Command) -> Iterator[tuple[str, str]]:
     """Yield the code in another language that stands on the command line, with the name of its interpreter."""
     name = command.name.rstrip("0123456789.")
-    given = _CODE_OPTIONS.get(name)
-    if given is not None:
-        yield from ((name, following) for option, following in pairwise(command.args) if option in given)
+    given = _CODE_OPTIONS.get(name, frozenset())
+    for at, (option, following) in enumerate(pairwise(command.args)) if given else ():
+        if option in given:
+            is_script = option.lower() in _EVALUATES
+            yield name, _with_arguments(following, command.args[at + 2 :]) if is_script else following
+
+
+_EVALUATES: Final = frozenset({"eval", "eval_ro"})
+_GIVEN: Final = Lazy(r"\b(KEYS|ARGV)\s*(?:\[\s*(\d{1,3})\s*\])?")
+
+
+def _with_arguments(script: str, given: Sequence[str]) -> str:
+    """A script of a store with what stands behind it for its keys, as many as the first word says, and arguments."""
+    count = int(given[0]) + 1 if given and given[0].isdecimal() and len(given[0]) < _MOST_DIGITS else 1
+    quoted = [json.dumps(one[:_LONGEST_GIVEN]) for one in given]
+    held = {"KEYS": quoted[1:count], "ARGV": quoted[count:]}
+
+    def put(match: Any) -> str:
+        values, number = held[match.group(1)], int(match.group(2) or 0)
+        if not number:
+            return f"{{{', '.join(values[:_MOST_GIVEN])}}}"
+        return values[number - 1] if 0 < number <= len(values) else match.group()
+
+    return str(_GIVEN.sub(put, script))[:_LONGEST_SCRIPT]
+
+
+_MOST_DIGITS: Final = 4
+_MOST_GIVEN: Final = 16
+_LONGEST_GIVEN: Final = 100
+_LONGEST_SCRIPT: Final = 16_384
 
 
 def _is_bundle(word: str) -> bool:
