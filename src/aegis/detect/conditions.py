@@ -162,3 +162,14 @@ def is_said(command: str) -> bool:
             return False
         command = f"{command[: start.start()]}{' ' if not inside else ''}'a text'{command[behind + 2 * inside :]}"
     return _SAYS.match(command) is not None
+
+
+# How a line of PowerShell begins: a verb and a noun, with a parameter or a pipeline behind them.
+_CMDLETS: Final = Lazy(
+    r"^\s*(?:\$[\w:.]{1,40}\s*=\s*)?\(?[A-Z][a-z]{1,14}-[A-Z][A-Za-z0-9]{1,40}\b[^\n]{0,400}?(?:\s-[A-Za-z]{2}|\|\s*[A-Z%?])"
+)
+
+
+def is_cmdlet_line(text: str) -> bool:
+    """Whether a text begins as a line of PowerShell does: `Get-Process -Name a | Stop-Process`."""
+    return "-" in text and _CMDLETS.match(text) is not None

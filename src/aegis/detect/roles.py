@@ -9,7 +9,7 @@ from typing import Any, Final
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
-from aegis.detect.conditions import is_boolean_search, is_condition, is_filter, is_prose_with_code
+from aegis.detect.conditions import is_boolean_search, is_cmdlet_line, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
 from aegis.detect.resources import is_local_page
 
@@ -117,8 +117,7 @@ _SERVICES: Final = frozenset({
 _TO_PEOPLE: Final = _SERVICES | frozenset({
     "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "message", "notify",
     "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "slack",
-    "sms", "speak", "teams", "telegram",
-    "think", "thinking", "tweet", "whatsapp",
+    "sms", "speak", "teams", "telegram", "think", "thinking", "tweet", "whatsapp",
     "announcement", "calendar", "campaign", "diary", "event", "journal", "meeting", "memo", "newsletter", "note",
     "notes", "remind", "reminder", "reminders",
 })  # fmt: skip
@@ -202,8 +201,7 @@ def _is_cell(tool: str, argument: str) -> bool:
 
 _WRITES: Final = frozenset({
     "write", "edit", "create", "save", "update", "patch", "append", "insert", "replace", "apply", "put", "add",
-    "commit",
-    "overwrite", "modify", "push", "multiedit", "generate", "new",
+    "commit", "overwrite", "modify", "push", "multiedit", "generate", "new",
 })  # fmt: skip
 
 
@@ -399,6 +397,8 @@ def role_of(
         return "document", 70
     if inert:
         return "document", 50
+    if role in _RUN and role != "content" and is_cmdlet_line(value) and _RUNS_NOTHING.isdisjoint(words_of(tool)):
+        return "command", 80
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
             return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
@@ -419,6 +419,7 @@ def role_of(
     return role, confidence
 
 
+_RUNS_NOTHING: Final = _SEARCHES | _FILED | _FORGE | _TO_PEOPLE - _SERVICES  # tools that search, or speak to people
 _FROM: Final = frozenset({"src", "source"})
 _TAKES_FILES: Final = frozenset({
     "archive", "backup", "copy", "cp", "file", "files", "link", "move", "mv", "rename", "rsync", "scp", "symlink",

@@ -92,7 +92,7 @@ def breaks(command: Command) -> str:
     """`shell.breaks` or `shell.privilege` where one command breaks a system or its list of who may do what."""
     name, args = command.name.lower(), command.args
     if name in DELETERS:
-        return SIGNAL if any(is_vital(arg) for arg in args) else ""
+        return SIGNAL if any(is_vital(_widened(arg)) for arg in args) else ""
     if name == "mv":
         gone = args[-1:] == ("/dev/null",) or args[-1:] == ("/tmp",)  # noqa: S108 - a place to look for
         return SIGNAL if gone and any(is_vital(arg) for arg in args[:-1]) else ""
@@ -154,6 +154,7 @@ _TRIES: Final = {"xfs": "N", "ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n",
 _LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J"})
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
 _ALL_BUT: Final = Lazy(r"^(?:!$|!\(|\^[\w.*-]|\*~.)")  # everything of a folder but what the rest of the pattern names
+_BUT: Final = Lazy(r"^(.*/)(?:(?:\^|\*~|!\().+|!)$")  # the same of a folder that is named
 _NARROWING: Final = frozenset({
     "-name", "-iname", "-path", "-user", "-mtime", "-mmin", "-size", "-empty", "-newer", "-regex", "-inum", "-atime",
     "-ctime", "-perm", "-ipath", "-group", "-nouser", "-links",
@@ -184,7 +185,7 @@ def destroys(command: Command) -> list[str]:
     """`shell.destroy` for a system, a disk or a home, `shell.delete-all` for the whole folder it stands in."""
     name, args = command.name.lower(), command.args
     if name in DELETERS:
-        signal = _delete(args)
+        signal = _delete(tuple(map(_widened, args)))
         return [signal] if signal else []
     if name.startswith(("mkfs.", "mke2fs")) or name == "mkfs":
         tries = _TRIES.get(name.partition(".")[2], "-")
@@ -298,9 +299,25 @@ def finds(command: Command) -> list[str]:
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
         return [SIGNAL]
-    if removes and (_is_root(where) or is_vital(where)) and not _OWN_HOME.match(where) and _deletes_wanted(where, args):
+    wanted = (
+        _is_root(where) or is_vital(where) or (_keeps_logs(where) and not _ROTATED.issuperset(_named(args) or ["*"]))
+    )
+    if removes and wanted and not _OWN_HOME.match(where) and _deletes_wanted(where, args):
         return [SIGNAL]
     return []
+
+
+_ROTATED: Final = frozenset({"*.gz", "*.xz", "*.zst", "*.bz2", "*.old", "*.[0-9]", "*.[0-9].gz", "*.1", "*.log.*"})
+
+
+def _named(args: Sequence[str]) -> list[str]:
+    return [value for option, value in pairwise(args) if option in _BY_NAME]
+
+
+def _keeps_logs(where: str) -> bool:
+    """Whether a folder is the one in which a system keeps its logs, and not that of a program in it."""
+    place = place_of(where) if where.startswith("/") else None
+    return place is not None and place.resource == "log" and place.whole
 
 
 _EXECS: Final = frozenset({"-exec", "-execdir"})
@@ -329,7 +346,7 @@ def _opens(words: Sequence[str]) -> bool:
 
 def _deletes_wanted(where: str, args: tuple[str, ...]) -> bool:
     """Whether `find` is to delete all, or by name what no program makes again and what is not kept for days only."""
-    named = [value for option, value in pairwise(args) if option in _BY_NAME]
+    named = _named(args)
     if not named:
         return not _NARROWING & set(args)
     kept = any(option in _AGES and value.startswith("+") for option, value in pairwise(args))
@@ -369,6 +386,8 @@ def sets_permissions(command: Command) -> list[str]:
     """A whole system locked or opened, or a program given its owner's rights."""
     name, args = command.name, command.args
     if name == "setcap":
+        if args[:1] in (("-v",), ("-qv",)) or args[:2] == ("-q", "-v"):  # only compares
+            return []
         powers = ("cap_set", "cap_dac", "cap_sys_admin", "cap_sys_ptrace", "cap_sys_module", "cap_fowner", "cap_chown")
         return ["shell.privilege"] if any(power in arg for arg in args for power in powers) else []
     if name == "install":
@@ -404,6 +423,11 @@ def opened(command: Command) -> Iterator[Did]:
         place = place_of(target)
         if place is not None and (place.resource in _OWNED or (whole and place.resource == "public-place")):
             yield Did("expose", place.resource, "all" if whole else "one", (target,))
+
+
+def _widened(arg: str) -> str:
+    """An operand with all of a folder but something as all of it, where others stand for both."""
+    return str(_BUT.sub(r"\1*", arg)) if "/" in arg else arg
 
 
 def _delete(args: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ Patterns become expressions of RE2, whose time is that of the text; arithmetic i
 from __future__ import annotations
 
 import ast
+import operator as operators
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,15 +24,31 @@ ARITHMETIC: Final = Lazy(r"\$\(\(([^()]{1,128}(?:\([^()]{1,64}\)[^()]{0,64}){0,8
 # A word that stands for the items of an array, or for what a function is called with, each a word of its own.
 SPREADS: Final = Lazy(r"\[@\]|\$\{?@")
 _MAY: Final = Lazy(r"\$\{[#!]?\w+(?:\[[^\]]*\])?[%#/:^,]|\$\{[#@]|\bset\s+--|\bfor\s+\w+|=\"?(?:\$\{?HOME\b|~)|\)\s*\{")
-_NAME: Final = Lazy(r"\$?([A-Za-z_]\w*)")
+_NAME: Final = Lazy(r"\b0[xX][0-9a-fA-F]+|\$?\b([A-Za-z_]\w*)")
+_CHOICE: Final = Lazy(r"^([^?:]+)\?([^?:]+):([^?:]+)$")
+_OCTAL: Final = Lazy(r"\b0([0-7]+)\b")
 _LONGEST_SUM: Final = 128
+_BITS: Final = 64
+_LARGEST: Final = 1 << 63
 _SIGNS: Final[dict[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: lambda one, other: one + other,
     ast.Sub: lambda one, other: one - other,
     ast.Mult: lambda one, other: one * other,
-    ast.Div: lambda one, other: one // other,
-    ast.Mod: lambda one, other: one % other,
+    ast.Div: lambda one, other: int(one / other),
+    ast.Mod: lambda one, other: one - other * int(one / other),
+    ast.LShift: lambda one, other: one << other % _BITS,
+    ast.RShift: lambda one, other: one >> other % _BITS,
+    ast.BitAnd: operators.and_,
+    ast.BitOr: operators.or_,
+    ast.BitXor: operators.xor,
 }
+_SIGNED: Final[dict[type[ast.unaryop], Callable[[int], int]]] = {
+    ast.USub: operators.neg, ast.UAdd: operators.pos, ast.Invert: operators.invert, ast.Not: operators.not_,
+}  # fmt: skip
+_COMPARED: Final[dict[type[ast.cmpop], Callable[[int, int], bool]]] = {
+    ast.Eq: operators.eq, ast.NotEq: operators.ne, ast.Lt: operators.lt, ast.LtE: operators.le, ast.Gt: operators.gt,
+    ast.GtE: operators.ge,
+}  # fmt: skip
 
 
 def may_compute(text: str) -> bool:
@@ -41,11 +58,14 @@ def may_compute(text: str) -> bool:
 
 def number(text: str, value: Callable[[str], str]) -> int | None:
     """Return what a sum of whole numbers comes to, the `value` of each name put in; `None` where it is no such sum."""
-    text = str(_NAME.sub(lambda match: value(match.group(1)) or "0", text))
+    text = str(_NAME.sub(lambda match: (value(match.group(1)) or "0") if match.group(1) else match.group(), text))
     if len(text) > _LONGEST_SUM:
         return None
+    text = str(_OCTAL.sub(r"0o\1", text)).replace("&&", " and ").replace("||", " or ")
+    text = _CHOICE.sub(r"(\2) if (\1) else (\3)", text.replace("!=", "\0").replace("!", " not ").replace("\0", "!="))
     try:
-        return _worked_out(ast.parse(text.strip(), mode="eval").body)
+        found = _worked_out(ast.parse(text.strip(), mode="eval").body)
+        return found if abs(found) < _LARGEST else None
     except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError):
         return None
 
@@ -53,8 +73,15 @@ def number(text: str, value: Callable[[str], str]) -> int | None:
 def _worked_out(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_worked_out(node.operand)
+    if isinstance(node, ast.UnaryOp):
+        return int(_SIGNED[type(node.op)](_worked_out(node.operand)))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return int(_COMPARED[type(node.ops[0])](_worked_out(node.left), _worked_out(node.comparators[0])))
+    if isinstance(node, ast.BoolOp):
+        sides = [_worked_out(one) != 0 for one in node.values]
+        return int(all(sides) if isinstance(node.op, ast.And) else any(sides))
+    if isinstance(node, ast.IfExp):
+        return _worked_out(node.body if _worked_out(node.test) else node.orelse)
     if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
         return _SIGNS[type(node.op)](_worked_out(node.left), _worked_out(node.right))
     raise ValueError

@@ -22,14 +22,14 @@ POWERSHELLS: Final = frozenset({"powershell", "pwsh", "powershell_ise", "sqlps",
 
 
 def powershell_script(args: Sequence[str]) -> tuple[str, bool]:
-    """Return the script on the command line of `powershell`, empty where there is none; and whether it was encoded."""
+    """Return the script on the command line of `powershell`, empty for none; and whether it hides what it runs."""
     at = 0
     while at < len(args):
         word = args[at].lower()
         body = word.lstrip("-/") if word[:1] in "-/" else ""
         if body and ("encodedcommand".startswith(body) or body == "ec"):
             text = decoded_base64(args[at + 1]) if at + 1 < len(args) else None
-            return text or "", True
+            return text or "", text is None or _CONCEALS.search(text) is not None
         if body and ("command".startswith(body) or body in {"commandwithargs", "cwa"}):
             return " ".join(args[at + 1 :]), False
         if body and "file".startswith(body):
@@ -44,6 +44,10 @@ def powershell_script(args: Sequence[str]) -> tuple[str, bool]:
     return "", False
 
 
+# What a script that came encoded runs or puts together once more, which no reading of it shows.
+_CONCEALS: Final = Lazy(
+    r"(?i)\b(?:iex|invoke-expression|frombase64string|gzipstream|deflatestream|reflection)\b|-enc\w*\s|-bxor\b|\[char"
+)
 _VALUED: Final = (
     "executionpolicy", "ep", "windowstyle", "version", "psconsolefile", "inputformat", "outputformat",
     "configurationname", "settingsfile", "workingdirectory", "custompipename", "exec",

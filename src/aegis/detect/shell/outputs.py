@@ -19,6 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.edits import substitutes
+from aegis.detect.shell.expansions import number
 from aegis.detect.shell.heredocs import unescaped
 
 _MOST_FILES: Final = 32  # operands of one filter
@@ -300,8 +301,8 @@ def _edited(args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
         return flow
     extended = any(arg[:1] == "-" and arg[1:2] != "-" and ("E" in arg or "r" in arg) for arg in args)
     text = flow.text
-    for number, (pattern, instead, flags) in enumerate(substitutes(scripts)):
-        if number >= _MOST_EDITS:
+    for count, (pattern, instead, flags) in enumerate(substitutes(scripts)):
+        if count >= _MOST_EDITS:
             return FileFlow(text, UNKNOWN_GAP, flow.files)
         found = _pattern(pattern, extended=extended, ignores_case="i" in flags.lower())
         if found is None:  # what it makes of the text is not known: what it read stands for it
@@ -348,6 +349,21 @@ def _replacement(written: str) -> Callable[[Any], str]:
     return replace
 
 
+def _chosen(args: Sequence[str]) -> FileFlow:
+    """What `string match` of fish leaves of its words: a pattern that may mean others is left out, unless inverted."""
+    flags = [arg for arg in args[1:] if arg[:1] == "-"]
+    words = [arg for arg in args[1:] if arg[:1] != "-"][1:]
+    if args[:1] != ("match",) or not words:
+        return UNKNOWN
+    turned = any(flag == "--invert" or (flag[1:2] != "-" and "v" in flag) for flag in flags)
+    return EMPTY.with_text("\n".join(word for word in words if turned or "*" not in word))
+
+
+def _summed(args: Sequence[str]) -> FileFlow:
+    found = number(" ".join(args), lambda _: "?")
+    return UNKNOWN if found is None else EMPTY.with_text(f"{found}\n")
+
+
 def _members(text: str) -> str:
     """Every text in a JSON value, a line each: what `jq -r` picks is one of them."""
     try:
@@ -368,7 +384,8 @@ def _members(text: str) -> str:
 
 
 _SIMPLE: Final[Mapping[str, Callable[[Sequence[str]], FileFlow]]] = {
-    "echo": _echoed, "printf": _formatted, "yes": _repeated, "print": _echoed,
+    "echo": _echoed, "printf": _formatted, "yes": _repeated, "print": _echoed, "expr": _summed,
+    "string": _chosen,
 }  # fmt: skip
 _SILENT: Final = of_kind("silent")
 _PASSES: Final = members("prints", Prints)

@@ -27,7 +27,7 @@ from aegis.detect.shell.powershell_atoms import (
     PsScript,
     atoms_of,
 )
-from aegis.detect.shell.powershell_calls import quoted
+from aegis.detect.shell.powershell_calls import defaulted, quoted, sets_defaults
 from aegis.detect.shell.powershell_values import (
     NOTHING,
     UNKNOWN,
@@ -59,12 +59,16 @@ def parse_powershell(text: str, effort: Effort) -> PsScript:
     if len(text) > MAX_POWERSHELL or not effort.take(len(text)):
         script.cut = True
         return script
-    _Reader(atoms_of(text), script).all()
+    reader = _Reader(atoms_of(text), script)
+    reader.has_defaults = sets_defaults(text)
+    reader.all()
     return script
 
 
 class _Reader(PsAtoms):
     """A walk over the atoms of a text that reads its statements, commands and expressions."""
+
+    has_defaults = False
 
     def all(self) -> None:
         while self._at < self._most:
@@ -237,6 +241,8 @@ class _Reader(PsAtoms):
             words.append(listed([value]) if _poses(value.text) and atom[:1] != "-" else value)
             if self._at == ahead:
                 self._at += 1
+        if self.has_defaults:
+            words += defaulted(self._known.get("psdefaultparametervalues", UNKNOWN), name.text.strip().lower(), words)
         args: list[str] = []
         for word in words if self._may_make(*words) else ():
             args.extend(f"'{text}'" if word.items and _poses(text) else text for text in word.spread_text())

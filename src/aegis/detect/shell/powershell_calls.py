@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from aegis.core.names import glob_match
+from aegis.core.patterns import Lazy
 from aegis.detect.shell.powershell_values import (
     DECODED,
     FETCHED,
@@ -238,3 +239,30 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
             folder = next((one for one in _MEANT if glob_match(folder.lower().replace("?", "*"), one)), folder)
         return PsValue(text=folder, known=name in _NAMES_COMMAND, kinds=kinds)
     return PsValue(text=UNREAD, known=False, kinds=kinds)
+
+
+_SETS_DEFAULTS: Final = Lazy(r"(?i)^\s{0,9}\$psdefaultparametervalues\s*=")
+_CHANGES_DEFAULTS: Final = Lazy(
+    r"(?i)defaultparameter|variable|-parallel|\b(?:invoke-command|icm|start-job|sajb|start-threadjob|iex|invoke-expression|[scr]v|clv)\b"
+)
+
+
+def sets_defaults(text: str) -> bool:
+    """Whether a text first of all says what commands are given, and neither takes it back nor runs one elsewhere."""
+    if "defaultparametervalues" not in text[:64].lower():
+        return False
+    text = text.encode("utf-8", "replace").decode()  # no pattern takes half of a character
+    found = _SETS_DEFAULTS.match(text)
+    return found is not None and _CHANGES_DEFAULTS.search(text[found.end() :]) is None
+
+
+def defaulted(defaults: PsValue, called: str, words: Sequence[PsValue]) -> list[PsValue]:
+    """Return the switches that a command has by `$PSDefaultParameterValues`, unless it says otherwise itself."""
+    given = [word.text.lower().partition(":")[0] for word in words if word.text[:1] == "-" and len(word.text) > 2]
+    found: list[PsValue] = []
+    for key, value in (defaults.fields or {}).items():
+        pattern, _, switch = key.lower().strip("'\"").rpartition(":")
+        written = any(f"-{switch}".startswith(one) for one in given)
+        if value.text.lower() == "$true" and not written and glob_match(pattern, called):
+            found.append(constant(f"-{switch}"))
+    return found

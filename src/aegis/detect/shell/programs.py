@@ -84,7 +84,10 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
     while rest:
         word = rest.pop(0)
         head, joined, value = word.partition("=")
-        if word in STDIN or (word == "-s" and language == "shell"):
+        if word in STDIN or (language == "shell" and _reads_script(word)):
+            while language == "shell" and rest and rest[0][:1] == "-":
+                if rest.pop(0) in {"-", "--"}:
+                    break
             return [*found, Program(language, arguments=tuple(rest))]
         if word == "--":
             continue
@@ -165,6 +168,11 @@ _MOST_DIGITS: Final = 4
 _MOST_GIVEN: Final = 16
 _LONGEST_GIVEN: Final = 100
 _LONGEST_SCRIPT: Final = 16_384
+
+
+def _reads_script(word: str) -> bool:
+    """Whether options of a shell say that it reads its script, and what it is called with stands behind them."""
+    return word[:1] == "-" and word[1:].isalpha() and "s" in word and "c" not in word
 
 
 def _is_bundle(word: str) -> bool:
@@ -481,4 +489,5 @@ def with_arguments(text: str, arguments: Sequence[str]) -> str:
             return " ".join(arguments[1:])
         return arguments[int(name)] if int(name) < len(arguments) else str(match.group())
 
-    return str(_OF_SCRIPT.sub(value, text))
+    called = f"set -- {shlex.join(arguments[1:])}\n" if "${" in text or "shift" in text else ""
+    return called + str(_OF_SCRIPT.sub(value, text) if "shift" not in text else text)

@@ -88,7 +88,7 @@ _SHORT: Final = 256  # characters of a command, with its pipeline, that is remem
 _STARTS_OTHERS: Final = frozenset({"find", "xargs", "parallel"})
 # Signals of what cannot be undone, though it need not be an attack.
 _FINAL: Final = frozenset({"shell.destroy", "shell.delete-all", "shell.infrastructure", "shell.publishes", BREAKS})
-_FLOWS: Final = (">", "$(", "<(", "`", "+=", "]=", "]}", "=$'")
+_FLOWS: Final = (">", "$(", "<(", "`", "+=", "]=", "]}", "=$'", "=(")
 
 
 class ShellFacts(Struct, kw_only=True):
@@ -356,7 +356,7 @@ def _hands(command: Command, shell: str, facts: ShellFacts) -> None:
     script, hidden = powershell_script(command.args) if shell == "powershell" else (cmd_script(command.args), False)
     if script:
         facts.foreign.append((shell, script))
-    elif hidden:
+    if hidden:
         facts.effects.append(ResourceEffect("execute", "code", "one", (), "", command.text[:_SHOWN]))
 
 

@@ -368,6 +368,7 @@ def _target(node: Node, *, reading: bool = False) -> str | None:
 _WORDS: Final = frozenset({
     "word", "string", "raw_string", "ansi_c_string", "concatenation", "number", "simple_expansion", "expansion",
     "command_substitution", "process_substitution", "translated_string", "brace_expression",
+    "arithmetic_expansion",
 })  # fmt: skip
 _QUOTED: Final = Lazy(r"""'[^']*'|"(?:[^"\\]|\\(?s:.))*"|\\(?s:.)|['"\\]""")
 _ESCAPED: Final = Lazy(r"\\([$`\"\\\n])")

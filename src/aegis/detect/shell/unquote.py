@@ -47,12 +47,11 @@ _CONTENT: Final = frozenset({
     "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
     "formula", "title", "summary", "schema", "graphql", "subject", "body_html", "html_body", "preheader", "caption",
     "html_content", "plain_content", "text_content", "content_html", "htmlbody", "textbody", "text_body", "email_body",
-    "headline", "footer",
-    "signature", "greeting",
+    "headline", "footer", "signature", "greeting", "templatebody", "template_body",
 })  # fmt: skip
-# What is itself a template, and credentials by reference, of which nothing would be looked at: `Bearer {{token}}`.
+# What is itself a template, and what is filled elsewhere, of which nothing would be looked at: `Bearer {{token}}`.
 _TEMPLATES: Final = frozenset({"expression", "formula"})
-_BY_REFERENCE: Final = frozenset({"authorization", "x-api-key"})
+_BY_REFERENCE: Final = frozenset({"authorization", "x-api-key", "fn::sub"})
 _FORMATTED: Final = frozenset({"url", "uri", "endpoint", "sql", "statement", "query"})  # where `=` is no code
 # Where a shell expands names itself, `${x}` is its own syntax.
 _SHELL: Final = frozenset({"command", "cmd", "script", "bash", "shell"})
@@ -264,9 +263,47 @@ def expanded_words(text: str) -> str:
         text = _without_ifs(text)
     if "{" in text and "," in text:
         text = _LEADING_BRACES.sub(_lead, text)
+    if "(" in text:
+        text = _QUALIFIED.sub(r"\1", text)
+    if ("(" in text or "end" in text) and _IS_FISH.search(text) and _NOT_FISH.search(text) is None:
+        text = _of_fish(text)
     if "${" in text and ":" in text:
         text = _UNNAMED.sub(r"\1", _ASSURED.sub(r"$\1", text))
     return text
+
+
+# A pattern of zsh with qualifiers behind it, which say of what kind the files are: `~/*(ND.)`.
+_QUALIFIED: Final = Lazy(r"(\s[~/.*$^][\w./~$*?^{}-]*)\([NDF./@^=*%UomLacrwx0-9+,-]{1,16}\)")
+_IS_FISH: Final = Lazy(
+    r"(?m)^\s*set(?:\s+-[lgxUf]{1,3})?\s+[A-Za-z_]\w*\s+\(|(?:^|\s)\(string\s|\"\([a-z]+\s|@\([a-z]+\s[^|()]*\)|"
+    r"(?:^|\A|;)\s*(?:for\s+\w+\s+in\s[^;\n()]+|(?:while|if)\s[^;\n()]+|function\s+[\w-]+\s*)[;\n](?s:.*)[;\n]\s*end\s*(?:;|$)"
+)
+_NOT_FISH: Final = Lazy(r"\b(?:ruby|lua\w*|julia|elixir|crystal|then|done|do)\b")
+_FISH_SET: Final = Lazy(r"(?m)^([ \t]*)set(?:[ \t]+-[lgxUf-][a-z]*)*[ \t]+([A-Za-z_]\w*)[ \t]+([^\n]+)$")
+_FISH_RUN: Final = Lazy(r"([\s\"=/@])\(([a-z])")
+_FISH_WORDS: Final = Lazy(r"\$argv(?:\[([0-9])\])?")
+_FISH_BLOCK: Final = Lazy(
+    r"(?m)^[ \t]*(?:((?:for|while)\s[^\n]+)|((?:else\s+)?if\s[^\n]+)|(else)|(begin|function\s+[\w-]+[^\n]*)|end)[ \t]*$"
+)
+
+
+def _of_fish(text: str) -> str:
+    """A text of fish as other shells write it: what is set, what is put in, and where blocks begin and end."""
+    text = str(_FISH_WORDS.sub(lambda match: f"${match.group(1) or '@'}", text.replace("; ", "\n")))
+    text = str(_FISH_SET.sub(r"\1\2=(\3)", str(_FISH_RUN.sub(r"\1$(\2", text))))
+    ends: list[str] = []
+
+    def block(match: Any) -> str:
+        loop, choice, otherwise, group = match.groups()
+        if loop or group:
+            ends.append("done" if loop else "}")
+            return f"{loop}; do" if loop else "{" if group == "begin" else f"{group.split()[1]}() {{"
+        if choice:
+            ends.extend(["fi"] if choice[:2] == "if" else [])
+            return f"{'el' + choice.split(None, 1)[1] if choice[:4] == 'else' else choice}; then"
+        return "else" if otherwise else ends.pop() if ends else "true"
+
+    return str(_FISH_BLOCK.sub(block, text))
 
 
 # What stands for a variable alone, and for nothing but what it says: `${HOME:?}`, `${HOME%/}`, and `${:-text}` of zsh.

@@ -181,9 +181,14 @@ def _holds(token: _Token, used: Used) -> bool:
 _IS_HERE: Final = Lazy(
     r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)(?::\d{1,5})?(?:/[^@]*)?$|^[\d,-]{1,64}$|^-|^[tu]:[\d,-]+$"
 )
+# What composed containers and virtual machines of a developer call the machines beside them.
+_NEAR: Final = frozenset({
+    "db", "database", "postgres", "mysql", "mariadb", "mongo", "mongodb", "redis", "host.docker.internal", "default",
+    "desktop-linux", "colima", "minikube", "kind-kind", "docker-desktop", "orbstack", "rancher-desktop",
+})  # fmt: skip
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "secret-name", "names",
+    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "far", "secret-name", "names",
 })  # fmt: skip
 
 
@@ -214,6 +219,9 @@ def is_of(kind: str, word: str) -> bool:
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
     if kind == "names":
         return prints_names(word)
+    if kind == "far":
+        host = lowered.partition("://")[2].partition("/")[0].rpartition("@")[2] if "://" in word else lowered
+        return bool(host) and host[0] != "/" and host not in _NEAR and _IS_HERE.match(host) is None
     if kind == "secret-name":
         return names_secrets(word)
     if kind == "secret":

@@ -154,10 +154,13 @@ class Variables:
         self.known["*"] = Word(" ".join(words), computed=True)
 
     def moves(self, name: str, words: Sequence[str]) -> bool:
-        """Tell whether a command is `set --` or `shift`, and take in what it leaves."""
+        """Tell whether a command is `set --`, `shift` or `let`, and take in what it leaves."""
         if name == "shift" and "@" in self.known:
             dropped = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 4 else 1
             self.place(self._items("@")[dropped:])
+        elif name == "let":
+            for variable, _, total in (word.partition("=") for word in words):
+                self.assign(variable, f"$(({total}))", {})
         elif name == "set" and words[:1] == ("--",):
             self.place(words[1:])
         else:

@@ -82,7 +82,7 @@ _POWERSHELL_SIGNS: Final = Lazy(
     r"(?:^|[\s;|({=&])(?:get|set|new|remove|add|invoke|start|stop|clear|disable|enable|out|"
     r"write|import|export|copy|move|rename|test|select|where|foreach|register|unregister|restart|resume|suspend|convertto|"
     r"convertfrom|receive|send|connect|enter|expand|compress|format|measure|update|uninstall|install|grant|revoke|mount|"
-    r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{3,40}\b|"
+    r"dismount|reset|restore|checkpoint|limit|save|wait|debug|publish|find|initialize|optimize|repair)-[a-z]{2,40}\b|"
     r"\bnew-object\b|\biex\b|^\s*param\s*\(|(?:^|[;|]\s*)\$\w+\s*=\s"
 )
 _CMD_SIGNS: Final = Lazy(
@@ -437,7 +437,7 @@ class _Reading:
                 self.scripts.append(("powershell", script))
             elif printed:
                 self.scripts.append(("powershell", printed))
-            if hidden and not script:
+            if hidden:
                 self._did("execute", "code", "one", (), command.text)
         elif name in {"cmd", "command"}:
             line = cmd_script(args)

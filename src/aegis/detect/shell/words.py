@@ -100,6 +100,8 @@ _NEAR_BY: Final = Lazy(
     r"(?i)^(?:postgres(?:ql)?|mysql|mariadb)://(?:[^\s/@]{1,80}@)?(?:localhost|127\.0\.0\.1)(?::\d+)?/([\w-]{1,63})$"
 )
 _HOSTS: Final = frozenset({"-h", "--host", "-S", "--server"})
+# Settings that stand among the words of a command as well, or say only who asks.
+_OF_CLIENTS: Final = frozenset({"PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "MYSQL_HOST", "MYSQL_PWD"})
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1", "/var/run/postgresql", "db", "postgres", "mysql"})
 
 
@@ -113,7 +115,7 @@ def is_spared(command: Command, statement: str) -> bool:
     far += [arg.partition("=")[2] for arg in command.args if arg.startswith(("--host=", "--server="))]
     addressed = [match.group(1) for arg in command.args if (match := _NEAR_BY.match(arg)) is not None]
     if (
-        command.variables
+        not _OF_CLIENTS.issuperset(name for name, _ in command.variables)
         or ("://" in command.text and len(addressed) != 1)
         or not _LOCAL.issuperset(far)
         or not _OF_DATA.match(statement)
