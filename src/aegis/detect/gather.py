@@ -42,7 +42,7 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import may_run, misfit, slot_type, spoken
+from aegis.detect.slots import may_run, misfit, named_after, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
@@ -175,7 +175,10 @@ class _Strings(NamedTuple):
 
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
-    chosen, runner = spoken(subject.arguments) if runs_code(tool) or executes(tool) else ("", "")
+    runs = runs_code(tool) or executes(tool)
+    chosen, runner = spoken(subject.arguments) if runs else ("", "")
+    program, meant = named_after(subject.arguments) if runs and not runner else ("", "")
+    runner = runner or meant
     tool = runner or tool
     texts: list[Text] = []
     arguments: list[str] = []
@@ -200,6 +203,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             if path[:cut] != above:
                 above, named = path[:cut], argument_of(path)
             argument = named
+        argument = "code" if program and path == f"/{program}" else argument
         arguments.append(argument)
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))

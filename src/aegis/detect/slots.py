@@ -42,6 +42,7 @@ _RUN_BY: Final[Mapping[str, frozenset[str]]] = {
     "run_kotlin": frozenset({"kotlin", "kt", "kts"}),
     "run_swift": frozenset({"swift"}),
     "run_scala": frozenset({"scala", "sc"}),
+    "run_groovy": frozenset({"groovy"}),
     "run_lua": frozenset({"lua", "luajit"}),
     "run_r": frozenset({"r", "rscript", "rlang"}),
     "run_julia": frozenset({"julia", "jl"}),
@@ -97,6 +98,21 @@ def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
     return min(found, key=lambda one: one[1] not in _SHELLS, default=("", ""))
 
 
+def named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The argument of a call that is named after the language of the program in it (`groovy`, `main_rs`), and a tool
+    that runs that; empty for none.
+    """
+    for name, value in arguments.items():
+        *before, last = words_of(name) or ("",)
+        tool = _BY_LANGUAGE.get(last) if before[:1] == ["main"] or last not in _SAYS_ELSE else None
+        if tool and tool not in _SHELLS and isinstance(value, str) and not _OF_PROGRAMS.isdisjoint(value[:_LONGEST]):
+            return name, tool
+    return "", ""
+
+
+# Short names of languages that are names of something else as well, and signs that stand in programs and in no version.
+_SAYS_ELSE: Final = frozenset({"bun", "c", "cs", "deno", "dotnet", "go", "node", "pl", "r", "sc", "ts", "sql"})
+_OF_PROGRAMS: Final = frozenset("(=;{\n")
 _SHELLS: Final = frozenset({"run_bash", "run_powershell", "run_cmd"})
 # Words that name a shell of a system and nothing else, and arguments in which such a one may take its text.
 _SYSTEM_SHELLS: Final = frozenset({

@@ -260,6 +260,11 @@ _SWITCHES_OFF: Final = Lazy(
 _READS_JENKINS: Final = Lazy(
     r"lookupCredentials(?:InItemGroup)?\s*\(|hudson\.util\.Secret\b|SystemCredentialsProvider\b"
 )
+# What of a credential tells the secret itself, and what hands over all that it has.
+_IN_CLEAR: Final = Lazy(
+    r"(?i)plain_?text|decrypt|encryptedvalue|\.(?:get)?(?:password|secret|passphrase|apitoken|privatekeys?)\b|properties\b|dump\s*\("
+    r"|getpassword|privatekey|secretbytes|secret\.tostring"
+)
 _HTTP: Final = Lazy(r"[\"']https?[\"':]")
 # Rooms in which people read.
 _ROOMS: Final = Lazy(
@@ -297,7 +302,7 @@ def told_together(
         found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
-    if _READS_JENKINS.search(text):
+    if _READS_JENKINS.search(text) and _IN_CLEAR.search(text):
         found.append(ResourceEffect("read", "secret-store", "all", (), "", text[:_SHOWN]))
     if "URLClassLoader" in text and _HTTP.search(text):
         found.append(ResourceEffect("receive", "program", "one", (), "", text[:_SHOWN]))

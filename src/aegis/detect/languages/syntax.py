@@ -17,10 +17,10 @@ from aegis.detect.languages.followed import folded
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
-    "rust", "kotlin", "swift", "scala", "lua", "r", "julia",
+    "rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy",
 ]  # fmt: skip
 # Those without a grammar here: their signs are read (`languages/plain.py`).
-PLAIN: Final[frozenset[CodeLanguage]] = frozenset({"rust", "kotlin", "swift", "scala", "lua", "r", "julia"})
+PLAIN: Final[frozenset[CodeLanguage]] = frozenset({"rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy"})
 
 
 class _Spoken(NamedTuple):
@@ -179,6 +179,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
 _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
+    "groovy": "groovy", "jenkins": "groovy",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
