@@ -20,7 +20,7 @@ from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
-from aegis.detect.makefiles import of_make
+from aegis.detect.line_files import of_make, of_tmpfiles, scheduled, with_package
 from aegis.detect.resources import place_of
 from aegis.detect.tool_files import language_by_ending
 
@@ -37,9 +37,7 @@ _RUN: Final = frozenset({
     "before_install", "before_build", "post_build", "pre_build", "exec", "execstart", "ondirenter", "inlinescript",
 })  # fmt: skip
 _IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
-_PACKAGES: Final = frozenset(
-    {"composer.json", "package.json"}
-)  # of a piece of which nothing says whether it is scripts
+_PACKAGES: Final = frozenset({"composer.json", "package.json"})  # a piece of one does not say whether it is scripts
 _STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
 _STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
@@ -63,6 +61,8 @@ def gives_away(place: Resource, written: Written, language: str, programs: Seque
             yield ResourceEffect("persist", place, "one", (loose,), "", loose)
         if (sent := _sends_out(place, programs)) != "":
             yield ResourceEffect("send", "repository", "one", (), "", sent)
+        if _TMPFILES.search(written.path) is not None and (gone := next(filter(_OWN_WORK.search, programs), "")):
+            yield ResourceEffect("delete", "home", "many", (), "", gone)
     if (setting := _loosened(place, written)) != "":
         yield ResourceEffect("disable", "trust", "one", (), "", setting)
     if place == "pipeline" and _gives_secrets(written):
@@ -97,7 +97,9 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name.endswith((".json", ".code-workspace")):
         value = parsed_json(text)
         if value is not None:
-            return "", list(_of_value(value))[:MOST_COMMANDS]
+            own = name.endswith("devcontainer.json") and isinstance(value, dict) and _LENDS.isdisjoint(value)
+            commands = list(_of_value(_in_container(value) if own else value))[:MOST_COMMANDS]
+            return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
     if name.endswith((".yml", ".yaml")):
         return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
@@ -122,11 +124,13 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", list(islice(of_make(_folded(text)), MOST_COMMANDS))
     if name.endswith(".rules") and place == "startup":
         return "", [_unquoted(match.group(1)) for match in _OF_DEVICES.finditer(text)][:MOST_COMMANDS]
+    if _TMPFILES.search(written.path) is not None:
+        return "", list(islice(of_tmpfiles(text), MOST_COMMANDS))
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
         lines = (line.partition("=") for line in _folded(text))
         return "", [value.strip(" -@+!") for key, _, value in lines if key.strip().lower() in _SECTIONS][:MOST_COMMANDS]
     if place == "task":
-        return "", [command for line in text.splitlines() if (command := _scheduled(line))][:MOST_COMMANDS]
+        return "", [command for line in text.splitlines() if (command := scheduled(line))][:MOST_COMMANDS]
     if text.startswith("#!") and "python" in text.split("\n", 1)[0]:
         return "python", [text]
     if place in _SHELL_FILES or name in (".envrc", "postinst", "preinst", "jenkinsfile"):
@@ -331,16 +335,28 @@ def _of_image(text: str) -> Iterator[str]:
             command = "\n".join((command, *takewhile(partial(_goes_on, end), lines), end))
             command = f"sh {command}" if command.startswith("<<") else command
         if _WAITS.match(command) is None:
-            yield command
+            yield _TIDIES.sub(r"true\1", command)
 
 
-def _scheduled(line: str) -> str:
-    """The command of a line of a table of `cron` (crontab(5)), the user's name with it."""
-    line = line.strip()
-    if not line or line.startswith("#"):
-        return ""
-    parts = line.split(None, 1 if line.startswith("@") else 5)
-    return parts[-1] if len(parts) > 1 else ""
+# What takes caches and logs out of an image, which has none of its host's (each path without a way up).
+_TIDIES: Final = Lazy(
+    r"\b(?:sudo\s+)?rm\s+(?:-[rRfv]+\s+)+(?:/(?:var/(?:log|cache|lib/apt/lists|tmp)|tmp|usr/share/(?:doc|man|locale))"
+    r"(?:/[\w*-][\w*.-]*)*/?[ \t]*)+($|[\n;&|])"
+)
+_TMPFILES: Final = Lazy(r"(?:^|/)(?:user-)?tmpfiles\.d/[^/]+\.conf$")
+_OWN_WORK: Final = Lazy(
+    r"^rm -\w+ (?:~|/home/[^/]+|/root|/Users/[^/]+)(?:/+(?:\./+)*(?:[^./]|\.ssh|\.config(?:/*$)|\.\.).*|/*)$"
+)
+# Members of a development container that can put parts of its host into it (containers.dev, reference of the file).
+_LENDS: Final = frozenset({"mounts", "runArgs", "dockerComposeFile", "workspaceMount", "privileged", "capAdd"})
+
+
+def _in_container(value: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a development container, without what tidies it; `initializeCommand` runs on the host."""
+    return {
+        key: _TIDIES.sub(r"true\1", inner) if isinstance(inner, str) and key != "initializeCommand" else inner
+        for key, inner in value.items()
+    }
 
 
 def _folded(text: str) -> list[str]:

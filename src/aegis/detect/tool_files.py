@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote
 
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
@@ -35,9 +36,13 @@ _MOST: Final = 256  # writes of one call that are told apart
 
 def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
     """What a call writes whose tool writes files by its name."""
-    if not any(text.role == "path" or text.value.startswith(PATCHES) for text in texts):
+    local = {} if not _REQUESTS.isdisjoint(words_of(tool)) else {t.value: path for t in texts if (path := _local(t))}
+    if not local and not any(text.role == "path" or text.value.startswith(PATCHES) for text in texts):
         return []
-    fields = _fields(texts)
+    fields: dict[tuple[str, str], tuple[str, str]] = {
+        place: ("path", local[value]) if role == "url" and value in local else (role, value)
+        for place, (role, value) in _fields(texts).items()
+    }
     paths = [(above, value) for (above, _), (role, value) in fields.items() if role == "path" and value]
     encoded = any(name == "encoding" and value.lower() == "base64" for (_, name), (_, value) in fields.items())
     partly = not _PARTLY.isdisjoint(words_of(tool)) or any(
@@ -58,6 +63,20 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
             flow = _decoded(value) if encoded else _flow(value)
             found.append(Written(path, flow, append=partly, sure=True))
     return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in paths)]
+
+
+# Tools whose addresses are those of servers, however short they are.
+_REQUESTS: Final = frozenset({"api", "call", "http", "https", "request", "rest", "route", "url", "webhook"})
+
+
+def _local(text: Text) -> str:
+    """The path of a file that an editor or a server of resources names by an address; empty for any other text."""
+    if text.role != "url" or text.is_key or not text.path.lower().endswith("uri") or len(text.value) > MAX_FLOW:
+        return ""
+    scheme, sign, rest = text.value.partition("://")
+    if not sign:
+        return "" if text.value.startswith("/") else text.value
+    return f"/{unquote(rest.partition('/')[2])}" if scheme.lower() == "file" else ""
 
 
 def _fields(texts: Sequence[Text]) -> dict[tuple[str, str], tuple[str, str]]:
