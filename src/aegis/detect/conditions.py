@@ -172,4 +172,4 @@ _CMDLETS: Final = Lazy(
 
 def is_cmdlet_line(text: str) -> bool:
     """Whether a text begins as a line of PowerShell does: `Get-Process -Name a | Stop-Process`."""
-    return "-" in text and _CMDLETS.match(text) is not None
+    return _CMDLETS.match(text) is not None

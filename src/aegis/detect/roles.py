@@ -116,10 +116,9 @@ _SERVICES: Final = frozenset({
 })  # fmt: skip
 _TO_PEOPLE: Final = _SERVICES | frozenset({
     "announce", "answer", "chat", "comment", "discord", "draft", "email", "gmail", "mail", "message", "notify",
-    "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "slack",
-    "sms", "speak", "teams", "telegram", "think", "thinking", "tweet", "whatsapp",
-    "announcement", "calendar", "campaign", "diary", "event", "journal", "meeting", "memo", "newsletter", "note",
-    "notes", "remind", "reminder", "reminders",
+    "outlook", "post", "publish", "reply", "respond", "say", "send", "letter", "sms", "speak", "telegram", "think",
+    "thinking", "tweet", "whatsapp", "announcement", "calendar", "campaign", "diary", "event", "journal", "meeting",
+    "memo", "newsletter", "note", "notes", "remind", "reminder", "reminders",
 })  # fmt: skip
 
 
@@ -329,6 +328,7 @@ _PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "co
 _STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
 _WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
 _RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
+_LINES: Final = _RUN - {"content"}
 _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 
 
@@ -397,7 +397,7 @@ def role_of(
         return "document", 70
     if inert:
         return "document", 50
-    if role in _RUN and role != "content" and is_cmdlet_line(value) and _RUNS_NOTHING.isdisjoint(words_of(tool)):
+    if role in _LINES and "-" in value and is_cmdlet_line(value) and _RUNS_NOTHING.isdisjoint(words_of(tool)):
         return "command", 80
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):

@@ -20,7 +20,7 @@ from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
-from aegis.detect.line_files import of_make, of_tmpfiles, scheduled, with_package
+from aegis.detect.line_files import of_make, of_tmpfiles, scheduled, tidied, with_package
 from aegis.detect.resources import place_of
 from aegis.detect.tool_files import language_by_ending
 
@@ -335,14 +335,9 @@ def _of_image(text: str) -> Iterator[str]:
             command = "\n".join((command, *takewhile(partial(_goes_on, end), lines), end))
             command = f"sh {command}" if command.startswith("<<") else command
         if _WAITS.match(command) is None:
-            yield _TIDIES.sub(r"true\1", command)
+            yield tidied(command)
 
 
-# What takes caches and logs out of an image, which has none of its host's (each path without a way up).
-_TIDIES: Final = Lazy(
-    r"\b(?:sudo\s+)?rm\s+(?:-[rRfv]+\s+)+(?:/(?:var/(?:log|cache|lib/apt/lists|tmp)|tmp|usr/share/(?:doc|man|locale))"
-    r"(?:/[\w*-][\w*.-]*)*/?[ \t]*)+($|[\n;&|])"
-)
 _TMPFILES: Final = Lazy(r"(?:^|/)(?:user-)?tmpfiles\.d/[^/]+\.conf$")
 _OWN_WORK: Final = Lazy(
     r"^rm -\w+ (?:~|/home/[^/]+|/root|/Users/[^/]+)(?:/+(?:\./+)*(?:[^./]|\.ssh|\.config(?:/*$)|\.\.).*|/*)$"
@@ -354,7 +349,7 @@ _LENDS: Final = frozenset({"mounts", "runArgs", "dockerComposeFile", "workspaceM
 def _in_container(value: dict[str, Any]) -> dict[str, Any]:
     """The settings of a development container, without what tidies it; `initializeCommand` runs on the host."""
     return {
-        key: _TIDIES.sub(r"true\1", inner) if isinstance(inner, str) and key != "initializeCommand" else inner
+        key: tidied(inner) if isinstance(inner, str) and key != "initializeCommand" else inner
         for key, inner in value.items()
     }
 
