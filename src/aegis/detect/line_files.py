@@ -108,13 +108,17 @@ def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
     ]
 
 
-def scheduled(line: str) -> str:
-    """The command of a line of a table of `cron` (crontab(5)), the user's name with it."""
-    line = line.strip()
-    if not line or line.startswith("#"):
-        return ""
-    parts = line.split(None, 1 if line.startswith("@") else 5)
-    return parts[-1] if len(parts) > 1 else ""
+def scheduled(text: str, path: str) -> Iterator[str]:
+    """The commands of a table of `cron` (crontab(5)); of one of a system also without what is a user's name there."""
+    for line in map(str.strip, text.splitlines()):
+        parts = line.split(None, 1 if line.startswith("@") else 5)
+        if len(parts) > 1 and not line.startswith("#"):
+            yield parts[-1]
+            if _OF_SYSTEM.search(path) is not None and " " in parts[-1]:
+                yield parts[-1].split(None, 1)[1]
+
+
+_OF_SYSTEM: Final = Lazy(r"(?:^|/)cron\.d/|(?:^|/)etc/crontab$")
 
 
 # What takes caches and logs out of an image, which has none of its host's (each path without a way up).

@@ -33,7 +33,7 @@ _DISCOVERS: Final[Mapping[str, tuple[str, ...]]] = {
     "system:public-info-viewer": (*_SIGNED_IN, "system:unauthenticated"), "system:discovery": _SIGNED_IN,
     "system:basic-user": _SIGNED_IN,
 }  # fmt: skip
-_OPEN_NETS: Final = frozenset({"0.0.0.0/0", "::/0"})
+_OPEN_NETS: Final = frozenset({"0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "::/0", "::/1"})
 _REACHED_BY: Final = (
     "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
     "sourceaddressprefix",

@@ -129,8 +129,8 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
         lines = (line.partition("=") for line in _folded(text))
         return "", [value.strip(" -@+!") for key, _, value in lines if key.strip().lower() in _SECTIONS][:MOST_COMMANDS]
-    if place == "task":
-        return "", [command for line in text.splitlines() if (command := scheduled(line))][:MOST_COMMANDS]
+    if place == "task" or _OF_TIMES.search(written.path) is not None:
+        return "", list(islice(scheduled(text, written.path), MOST_COMMANDS))
     if text.startswith("#!") and "python" in text.split("\n", 1)[0]:
         return "python", [text]
     if place in _SHELL_FILES or name in (".envrc", "postinst", "preinst", "jenkinsfile"):
@@ -338,6 +338,7 @@ def _of_image(text: str) -> Iterator[str]:
             yield tidied(command)
 
 
+_OF_TIMES: Final = Lazy(r"(?:^|/)cron\.d/[^/]+$")
 _TMPFILES: Final = Lazy(r"(?:^|/)(?:user-)?tmpfiles\.d/[^/]+\.conf$")
 _OWN_WORK: Final = Lazy(
     r"^rm -\w+ (?:~|/home/[^/]+|/root|/Users/[^/]+)(?:/+(?:\./+)*(?:[^./]|\.ssh|\.config(?:/*$)|\.\.).*|/*)$"

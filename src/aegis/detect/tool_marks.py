@@ -315,6 +315,8 @@ def _switch(value: Any, known: Vocabulary) -> bool | None:
 
 def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> Iterator[str]:
     """What a member says that is switched on, or off."""
+    if member.pointer.count("/") > 1 and _STARTS.search(member.pointer) is not None and asked.words & _RUN:
+        return  # a variable of what is started, which is read as a shell sets it
     words, kinds = member.words, kinds_of(member.words)
     own = words - known.members["switches"]
     if on and "holds" in kinds and "negates" not in kinds:
@@ -367,6 +369,8 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
         yield "unprotected"
 
 
+_RUN: Final = frozenset({"run", "exec", "execute", "spawn", "process", "subprocess", "shell", "terminal"})
+_STARTS: Final = Lazy(r"(?i)^/(?:env|environ|environment|envs|env_?vars)/[^/]+$")
 _OPEN_RULES: Final = ("/.write", "/rules/.read")  # of Firebase: who writes, and who reads all of it
 
 

@@ -263,7 +263,9 @@ def dropped(commands: list[Command]) -> list[Signalled]:
         name = command.name.lower()
         for target in fetched:
             path = command.text.split(None, 1)[0] if command.text else ""
-            runs = path in {target, f"./{target}"} or (name in INTERPRETERS and target in command.args)
+            runs = path in {target, f"./{target}"} or (
+                name in INTERPRETERS and target in command.args and not (name in SHELLS and command.args[:1] == ("-n",))
+            )  # a shell that only checks what it would run
             if runs or (name in _RUNS_FILE and target in command.args):
                 return [("shell.drops-program", command.text[:80])]
         if name in FETCHERS:

@@ -60,7 +60,7 @@ _OPENED: Final = Lazy(
     r"\bBlockPublic(?:Acls|Policy)=false|\bRestrictPublicBuckets=false|\ballUsers\b|\ballAuthenticatedUsers\b|"
     r"--publicly-accessible\b|"
     r"(?:authorize-security-group-ingress|firewall-rules\s+(?:create|update)|nsg\s+rule\s+create)\b.{0,400}"
-    r"(?:0\.0\.0\.0/0|::/0|prefix(?:es)?\s+['\"]?\*)"
+    r"(?:(?:0|128)\.0\.0\.0/[01]\b|::/[01]\b|prefix(?:es)?\s+['\"]?\*)"
 )
 # Everybody in a policy, and that all that it says is who is refused.
 _EVERYBODY: Final = Lazy(r"(?i)['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)")
