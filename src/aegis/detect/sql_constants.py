@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 from typing import Any, Final, NamedTuple
 
@@ -32,7 +31,7 @@ _CODES: Final = frozenset({"char", "chr", "nchar"})
 # Functions that give back what they are given, as far as a statement is concerned.
 _QUOTING: Final = frozenset({"quote", "quote_ident", "quote_literal", "quotename"})
 _SAME: Final = frozenset({
-    *_QUOTING, "trim", "btrim", "ltrim", "rtrim", "str",
+    *_QUOTING, "trim", "btrim", "ltrim", "rtrim", "str", "to_char",
     "nullif", "coalesce", "isnull", "ifnull", "nvl", "cast", "convert", "try_cast", "try_convert", "convert_from",
     "cast_to_varchar2",
 })  # fmt: skip
@@ -304,14 +303,12 @@ def _up_to(texts: list[str], numbers: list[int]) -> str:
     return texts[1].join(parts[: numbers[-1]] if numbers[-1] > 0 else parts[numbers[-1] :] if numbers[-1] else [])
 
 
-_OF_DAY: Final[Mapping[str, str]] = {"DDD": "%j", "DD": "%d", "MM": "%m", "YYYY": "%Y", "MON": "%b", "WW": "%W"}
 _FUNCTIONS: Final[Mapping[str, Callable[[list[str], list[int]], str | int | None]]] = {
     "concat": lambda texts, _: "".join(texts),
     "concat_ws": lambda texts, _: texts[0].join(texts[1:]),
     "array_to_string": lambda texts, _: texts[0].replace(_ITEMS, texts[1]),
     "upper": lambda texts, _: texts[0].upper(),
     "lower": lambda texts, _: texts[0].lower(),
-    "to_char": lambda texts, _: date.fromisoformat(texts[0]).strftime(_OF_DAY[texts[1].upper()]),
     "reverse": lambda texts, _: texts[0][::-1],
     "replace": lambda texts, _: texts[0].replace(texts[1], texts[2][: MOST_CHARACTERS // (len(texts[0]) or 1)]),
     "translate": lambda texts, _: texts[0].translate(dict(zip(map(ord, texts[1]), f"{texts[2]:\0<{len(texts[1])}}",
