@@ -170,6 +170,12 @@ _CMDLETS: Final = Lazy(
 )
 
 
-def is_cmdlet_line(text: str) -> bool:
-    """Whether a text begins as a line of PowerShell does: `Get-Process -Name a | Stop-Process`."""
-    return _CMDLETS.match(text) is not None
+def is_cmdlet_line(text: str, *, alone: bool) -> bool:
+    """Whether a text begins as a line of PowerShell does: `Get-Process -Name a | Stop-Process`.
+
+    `alone` says that it may be of another language, of which it must have no sign then.
+    """
+    return (not alone or _OTHER_LANGUAGES.isdisjoint(text)) and _CMDLETS.match(text) is not None
+
+
+_OTHER_LANGUAGES: Final = frozenset("(`=;\n")

@@ -160,7 +160,7 @@ class _Strings(NamedTuple):
 
     `values` say where those stand that are no keys, `told` where those that say more than a name or a small number;
     `parts` are strings in lists, of which something may be put together, and `hinted` that a key says so; `to_files`
-    that the call writes files.
+    that the call writes files. `runner` is the tool by which texts are read, and `runners` those of single ones.
     """
 
     texts: list[Text]
@@ -171,6 +171,7 @@ class _Strings(NamedTuple):
     hinted: bool
     to_files: bool
     runner: str
+    runners: dict[str, str]
 
 
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
@@ -178,7 +179,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     runs = runs_code(tool) or executes(tool)
     chosen, runner = spoken(subject.arguments) if runs else ("", "")
     program, meant = named_after(subject.arguments) if runs and not runner else ("", "")
-    runner = runner or meant
+    runners = {f"/{program}": meant} if program else {}  # of this argument alone: others are what they were
     tool = runner or tool
     texts: list[Text] = []
     arguments: list[str] = []
@@ -203,12 +204,12 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             if path[:cut] != above:
                 above, named = path[:cut], argument_of(path)
             argument = named
-        argument = "code" if program and path == f"/{program}" else argument
+        argument = "code" if path in runners else argument
         arguments.append(argument)
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
-        role, confidence = role_of(tool, path, argument, value, declared, to_file=to_file)
+        role, confidence = role_of(runners.get(path, tool), path, argument, value, declared, to_file=to_file)
         if role in _JOINED and path[-1].isdigit():
             parts[path] = role
         values.append(len(texts))
@@ -218,7 +219,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
     if not to_files and acts(tool):
         _name_command(tool, texts, arguments)
-    return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool)
+    return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool, runners)
 
 
 def _name_command(tool: str, texts: list[Text], arguments: Sequence[str]) -> None:
@@ -242,7 +243,7 @@ def gather(subject: FactSubject) -> Facts:
     """The facts of one call; bounded by `subject.limits`, and never raising on any JSON value."""
     raw, total, limits = walk(subject.arguments, subject.limits)
     tool = subject.tool
-    texts, arguments, values, told, parts, hinted, to_files, runner = _strings(subject, raw)
+    texts, arguments, values, told, parts, hinted, to_files, runner, runners = _strings(subject, raw)
     views: list[TextView] = []
     found = Gathering(None if subject.files is None else subject.files.copy())
     together = "\n".join(map(_VALUE, raw)) if total <= _MOST_TOGETHER else None
@@ -285,7 +286,7 @@ def gather(subject: FactSubject) -> Facts:
             odd = misfit(kind, text.value)
             if odd:
                 found.signal(f"slot.{odd}", text, text.value)
-        analyse(text, found, runner)
+        analyse(text, found, runners.get(text.path, runner))
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
@@ -422,14 +423,14 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
     The same as `gather` says of the call, for a fraction of its cost.
     """
     raw, _, _ = walk(subject.arguments, subject.limits)
-    texts, _, _, _, parts, hinted, to_files, runner = _strings(subject, raw)
+    texts, _, _, _, parts, hinted, to_files, runner, runners = _strings(subject, raw)
     found = Gathering(files.copy(), effort)
     made = assembled(subject.tool, subject.arguments, parts) if parts or hinted else _NOTHING
     _lay_out(texts, made.words)
     wholes = [Text(whole.path, whole.value, False, whole.role, SURE) for whole in made.wholes]
     for text in (*texts, *wholes):
         if text.role == "command":
-            analyse(text, found, runner)
+            analyse(text, found, runners.get(text.path, runner))
     if to_files:
         found.written.extend(written_by(subject.tool, texts))
     return tuple(found.written)

@@ -90,7 +90,7 @@ def of_tmpfiles(text: str) -> Iterator[str]:
 
 
 _PLAIN_VALUE: Final = Lazy(r"^[\w./:@%+,=~ -]{1,512}$")  # of which no shell makes anything else
-_OF_PACKAGE: Final = Lazy(r"\$(?:\{(npm_package_\w+)\}|(npm_package_\w+))|%(npm_package_\w+)%")
+_OF_PACKAGE: Final = Lazy(r"\$(?:\{(npm_package_\w{1,128})\}|(npm_package_\w{1,128}))|%(npm_package_\w{1,128})%")
 
 
 def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
@@ -99,7 +99,9 @@ def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
     def value(found: Any) -> str:
         node, name = manifest, next(filter(None, found.groups())).removeprefix("npm_package_")
         while isinstance(node, dict) and name:
-            key = max((key for key in node if f"{name}_".startswith(f"{key}_")), key=len, default="")
+            key = name
+            while key and key not in node:
+                key = key.rpartition("_")[0]
             node, name = node.get(key) if key else None, name[len(key) + 1 :]
         return node if isinstance(node, str) and _PLAIN_VALUE.match(node) is not None else str(found.group())
 

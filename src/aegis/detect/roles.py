@@ -328,7 +328,6 @@ _PLAIN: Final[frozenset[TextRole]] = frozenset({"identifier", "path", "url", "co
 _STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
 _WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
 _RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
-_LINES: Final = _RUN - {"content"}
 _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 
 
@@ -397,7 +396,8 @@ def role_of(
         return "document", 70
     if inert:
         return "document", 50
-    if role in _LINES and "-" in value and is_cmdlet_line(value) and _RUNS_NOTHING.isdisjoint(words_of(tool)):
+    may_be_line = role in _SHAPED and "-" in value and _RUNS_NOTHING.isdisjoint(words_of(tool))
+    if may_be_line and is_cmdlet_line(value, alone=runs not in (None, "command")):
         return "command", 80
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):

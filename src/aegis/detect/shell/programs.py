@@ -154,20 +154,22 @@ def _with_arguments(script: str, given: Sequence[str]) -> str:
     count = int(given[0]) + 1 if given and given[0].isdecimal() and len(given[0]) < _MOST_DIGITS else 1
     quoted = [json.dumps(one[:_LONGEST_GIVEN]) for one in given]
     held = {"KEYS": quoted[1:count], "ARGV": quoted[count:]}
+    left = _MOST_PUT_IN
 
     def put(match: Any) -> str:
+        nonlocal left
         values, number = held[match.group(1)], int(match.group(2) or 0)
-        if not number:
-            return f"{{{', '.join(values[:_MOST_GIVEN])}}}"
-        return values[number - 1] if 0 < number <= len(values) else match.group()
+        text = f"{{{', '.join(values[:_MOST_GIVEN])}}}" if not number else "".join(values[number - 1 : number])
+        left -= len(text)
+        return text if text and left >= 0 else str(match.group())
 
-    return str(_GIVEN.sub(put, script))[:_LONGEST_SCRIPT]
+    return str(_GIVEN.sub(put, script))
 
 
 _MOST_DIGITS: Final = 4
 _MOST_GIVEN: Final = 16
 _LONGEST_GIVEN: Final = 100
-_LONGEST_SCRIPT: Final = 16_384
+_MOST_PUT_IN: Final = 16_384  # characters
 
 
 def _reads_script(word: str) -> bool:
