@@ -10,6 +10,7 @@ from typing import Final
 
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
+from aegis.detect.shell.catalogue import of_kind
 from aegis.detect.shell.powershell_values import (
     DECODED,
     FETCHED,
@@ -247,6 +248,9 @@ _CHANGES_DEFAULTS: Final = Lazy(
 )
 
 
+_CMDLETS: Final = of_kind("cmdlet")
+
+
 def sets_defaults(text: str) -> bool:
     """Whether a text first of all says what commands are given, and neither takes it back nor runs one elsewhere."""
     if "defaultparametervalues" not in text[:64].lower():
@@ -257,7 +261,9 @@ def sets_defaults(text: str) -> bool:
 
 
 def defaulted(defaults: PsValue, called: str, words: Sequence[PsValue]) -> list[PsValue]:
-    """Return the switches that a command has by `$PSDefaultParameterValues`, unless it says otherwise itself."""
+    """Return the switches that a cmdlet has by `$PSDefaultParameterValues`, unless it says otherwise itself."""
+    if called not in _CMDLETS:  # no other program is given any
+        return []
     given = [word.text.lower().partition(":")[0] for word in words if word.text[:1] == "-" and len(word.text) > 2]
     found: list[PsValue] = []
     for key, value in (defaults.fields or {}).items():
