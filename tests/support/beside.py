@@ -12,6 +12,7 @@ import pickle
 import signal
 import sys
 import threading
+import traceback
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -45,6 +46,7 @@ class Worker:
     pid: int
     line: Connection
     given: deque[int] = field(default_factory=deque)
+    broke: str = ""  # what ended it, where it could say so
 
 
 class Beside:
@@ -104,6 +106,8 @@ class Beside:
         elif said == "report":
             report = hook.pytest_report_from_serializable(config=session.config, data=value)
             hook.pytest_runtest_logreport(report=report)
+        elif said == "broke":
+            worker.broke = value
         elif said == "warning":
             hook.pytest_warning_recorded.call_historic(kwargs=value)
         elif said == "start":
@@ -120,7 +124,7 @@ class Beside:
         self._workers.remove(worker)
         if worker.given:
             item = session.items[worker.given.popleft()]
-            said = f"its process ended with status {status}"
+            said = f"its process ended with status {status}\n{worker.broke}".rstrip()
             report = pytest.TestReport(item.nodeid, item.location, {}, "failed", said, "call")
             session.config.hook.pytest_runtest_logreport(report=report)
         if worker.given:
@@ -193,8 +197,9 @@ def _work(session: pytest.Session, line: Connection) -> None:
             line.send(("finish", number))
             number = following
         status = 0
-    except (KeyboardInterrupt, BrokenPipeError):
-        pass
+    except BaseException:
+        with suppress(OSError):  # who is not heard any more ends all the same
+            line.send(("broke", traceback.format_exc()))
     finally:
         with suppress(BaseException):
             config.pluginmanager.getplugin("runner").pytest_sessionfinish(session)  # what an interrupted test left

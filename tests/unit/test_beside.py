@@ -39,6 +39,8 @@ TESTS = {
             os._exit(7)
         def test_five(tmp_path):
             assert tmp_path.is_dir()
+        def test_six():
+            raise KeyboardInterrupt("struck")
         """,
 }
 
@@ -58,11 +60,12 @@ def test_every_test_runs_once_and_a_worker_that_dies_fails_its_test_alone(tmp_pa
     with started(tmp_path, "-ra") as run:
         said, _ = run.communicate(timeout=120)
     assert run.returncode == 1
-    assert "2 failed, 3 passed, 1 warning" in said
+    assert "3 failed, 3 passed, 1 warning" in said
     assert "E       assert 1 == 2" in said
     assert "said before" in said
     assert "worn out" in said
     assert "its process ended with status 7" in said
+    assert "KeyboardInterrupt: struck" in said
     assert (tmp_path / "torn").exists()
     assert (tmp_path / "first").read_text() != (tmp_path / "second").read_text()
 
