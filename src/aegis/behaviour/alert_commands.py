@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
-from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.output import columns, print_json, print_line, show_list, show_members
 from aegis.cli.remote import ask
 from aegis.core.receipt import receipt_ref
 
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What the gateway raised an alarm for, by its cause: seen, muted for a while, and by the week.")
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="the alert's id, from `list`")]
-_COLUMNS: Final = (
-    Column(title="ID", member="id"),
-    Column(title="SEVERITY", member="severity"),
-    Column(title="CAUSE", member="cause"),
-    Column(title="COUNT", member="count"),
-    Column(title="FIRST", member="first"),
-    Column(title="LAST", member="last"),
-    Column(title="STATE", member="state"),
-)
+_COLUMNS: Final = columns("id", "severity", "cause", "count", "first", "last", "state")
 
 
 @app.command("list")

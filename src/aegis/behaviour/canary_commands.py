@@ -10,7 +10,7 @@ from urllib.parse import quote
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
-from aegis.cli.output import Column, print_json, show_list, show_members
+from aegis.cli.output import columns, print_json, show_list, show_members
 from aegis.cli.remote import ask
 from aegis.core.receipt import receipt_ref
 
@@ -22,21 +22,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Keys, payees and tools that nobody needs: who touches one is contained.")
 
 _Id = Annotated[str, typer.Argument(metavar="ID", help="the canary's id, from `list`")]
-_COLUMNS: Final = (
-    Column(title="ID", member="id"),
-    Column(title="KIND", member="kind"),
-    Column(title="VALUE", member="value"),
-    Column(title="NOTE", member="note"),
-    Column(title="MINTED", member="minted_at"),
-)
-_TOUCHES: Final = (
-    Column(title="TIME", member="time"),
-    Column(title="AGENT", member="agent"),
-    Column(title="SESSION", member="session"),
-    Column(title="TOOL", member="tool"),
-    Column(title="IN", member="kind"),
-    Column(title="RECEIPT", member="receipt"),
-)
+_COLUMNS: Final = columns("id", "kind", "value", "note", ("minted_at", "MINTED"))
+_TOUCHES: Final = columns("time", "agent", "session", "tool", ("kind", "IN"), "receipt")
 
 
 @app.command("mint")

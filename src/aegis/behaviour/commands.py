@@ -9,38 +9,16 @@ from urllib.parse import quote, urlencode
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
-from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.output import columns, print_json, print_line, show_list, show_members
 from aegis.cli.remote import ask
 from aegis.core.receipt import receipt_ref
 
 app = typer.Typer(help="What is held, suspended or stopped by a condition, and its end.")
 
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the change")]
-_COLUMNS: Final = (
-    Column(title="ID", member="id"),
-    Column(title="WHAT", member="of"),
-    Column(title="SUBJECT", member="subject"),
-    Column(title="AGENT", member="agent"),
-    Column(title="DONE", member="do"),
-    Column(title="UNTIL", member="until"),
-    Column(title="CAUSE", member="cause"),
-)
-_FIRED: Final = (
-    Column(title="TIME", member="time"),
-    Column(title="CAUSE", member="cause"),
-    Column(title="WHAT", member="of"),
-    Column(title="AGENT", member="agent"),
-    Column(title="SESSION", member="session"),
-    Column(title="DONE", member="do"),
-    Column(title="CALLS", member="calls"),
-    Column(title="HAD RUN", member="had_run"),
-)
-_REACHED: Final = (
-    Column(title="SESSION", member="session"),
-    Column(title="AGENT", member="agent"),
-    Column(title="PRINCIPAL", member="principal"),
-    Column(title="WAY", member="way"),
-)
+_COLUMNS: Final = columns("id", ("of", "WHAT"), "subject", "agent", ("do", "DONE"), "until", "cause")
+_FIRED: Final = columns("time", "cause", ("of", "WHAT"), "agent", "session", ("do", "DONE"), "calls", "had_run")
+_REACHED: Final = columns("session", "agent", "principal", "way")
 
 
 @app.command("list")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
-from aegis.cli.output import Column, show_list, show_members
+from aegis.cli.output import columns, show_list, show_members
 from aegis.cli.remote import ask
 from aegis.core.receipt import receipt_ref
 from aegis.errors import InvalidCall
@@ -24,12 +24,7 @@ Unknown = Annotated[
 ]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the switch")]
 
-_COLUMNS = (
-    Column(title="AGENT", member="agent"),
-    Column(title="STATE", member="state"),
-    Column(title="BY", member="by"),
-    Column(title="REASON", member="reason"),
-)
+_COLUMNS = columns("agent", "state", "by", "reason")
 
 
 @app.command("list")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from aegis.cli.options import DEFAULT_URL, ConfigFile, Home, Json, home_of
-from aegis.cli.output import Column, note, print_json, show_list
+from aegis.cli.output import columns, note, print_json, show_list
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -20,11 +20,7 @@ STARTER: Final = "starter.yaml"
 TEMPLATES: Final = {"coding": "coding", "office": "office", "data": "database", "support": "support"}
 Template = Literal["coding", "office", "data", "support"]
 
-_COLUMNS: Final = (
-    Column(title="WHAT", member="what"),
-    Column(title="STATE", member="state"),
-    Column(title="WHERE", member="where"),
-)
+_COLUMNS: Final = columns("what", "state", "where")
 
 
 def init(

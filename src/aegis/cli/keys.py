@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json
-from aegis.cli.output import Column, print_json, print_line, show_list, show_members
+from aegis.cli.output import columns, print_json, print_line, show_list, show_members
 
 if TYPE_CHECKING:
     from aegis.keys.api import ApiKey
 
 app = typer.Typer(help="API keys, and the rotation of signing keys.")
 
-_COLUMNS = (
-    Column(title="KEY", member="id"),
-    Column(title="STATE", member="state"),
-    Column(title="HOLDER", member="principal"),
-    Column(title="ROLES", member="roles"),
-    Column(title="CREATED", member="created_at"),
-    Column(title="TOOLS", member="tools"),
-)
+_COLUMNS = columns(("id", "KEY"), "state", ("principal", "HOLDER"), "roles", ("created_at", "CREATED"), "tools")
 
 
 @app.command()

@@ -114,6 +114,12 @@ class Column:
     is_id: bool = False
 
 
+def columns(*named: str | tuple[str, str]) -> tuple[Column, ...]:
+    """Columns that show members as they are: by a member's name, or by that and a title of another name."""
+    both = ((one, one.replace("_", " ").upper()) if isinstance(one, str) else one for one in named)
+    return tuple(Column(title=title, member=member) for member, title in both)
+
+
 LEAST_ID: Final = 14  # characters of an id that are shown: what commands take as its name
 _GAP: Final = 2
 _UNBOUNDED: Final = 4_096  # columns of a table that is not to fit

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Json
-from aegis.cli.output import Column, note, print_json, print_line, show_list
+from aegis.cli.output import Column, columns, note, print_json, print_line, show_list
 from aegis.core.text import json_text, visible
 from aegis.errors import ConfigError, InvalidCall, Problem
 
@@ -24,14 +24,7 @@ Folders = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="a folder of rules beside the built-in ones")
 ]
 
-_COLUMNS = (
-    Column(title="RULE", member="id"),
-    Column(title="CATEGORY", member="category"),
-    Column(title="SEVERITY", member="severity"),
-    Column(title="OUTCOME", member="outcome"),
-    Column(title="MATURITY", member="maturity"),
-    Column(title="TITLE", member="title"),
-)
+_COLUMNS = columns(("id", "RULE"), "category", "severity", "outcome", "maturity", "title")
 _WRONG = (
     Column(title="RULE", member="rule"),
     Column(title="EXAMPLE", member="kind"),

@@ -14,7 +14,7 @@ import typer
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, home_of
-from aegis.cli.output import Column, note, print_json, print_line, show_list
+from aegis.cli.output import Column, columns, note, print_json, print_line, show_list
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -41,13 +41,7 @@ Folders = Annotated[
     list[Path] | None, typer.Option("--rules", metavar="DIR", help="a folder of rules beside the built-in ones")
 ]
 
-_FINDINGS = (
-    Column(title="TOOL", member="tool"),
-    Column(title="PLACE", member="path"),
-    Column(title="RULE", member="rule"),
-    Column(title="OUTCOME", member="outcome"),
-    Column(title="MESSAGE", member="message"),
-)
+_FINDINGS = columns("tool", ("path", "PLACE"), "rule", "outcome", "message")
 _CHANGES = (
     Column(title="TOOL", member="tool"),
     Column(title="CHANGE", member="change"),

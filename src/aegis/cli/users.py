@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from aegis.cli.options import ConfigFile, Home, Json
-from aegis.cli.output import Column, note, print_line, show_list, show_members
+from aegis.cli.output import columns, note, print_line, show_list, show_members
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
@@ -20,12 +20,7 @@ app = typer.Typer(help="People who sign in to the cockpit.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the account's name")]
 PasswordIn = Annotated[bool, typer.Option("--password-stdin", help="read the password from standard input")]
 
-_COLUMNS = (
-    Column(title="NAME", member="name"),
-    Column(title="STATE", member="state"),
-    Column(title="ROLES", member="roles"),
-    Column(title="CREATED", member="created_at"),
-)
+_COLUMNS = columns("name", "state", "roles", ("created_at", "CREATED"))
 
 
 @app.command()

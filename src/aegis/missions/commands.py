@@ -12,7 +12,7 @@ import typer
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, home_of
-from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members
+from aegis.cli.output import columns, note, print_json, print_line, show_list, show_members
 from aegis.errors import InvalidCall, MissionInvalid
 
 if TYPE_CHECKING:
@@ -29,12 +29,7 @@ File = Annotated[
 ]
 Why = Annotated[str, typer.Option("--reason", metavar="TEXT", help="kept with the change")]
 
-_COLUMNS = (
-    Column(title="MISSION", member="mission_id"),
-    Column(title="STATE", member="state"),
-    Column(title="AGENT", member="agent"),
-    Column(title="PURPOSE", member="purpose"),
-)
+_COLUMNS = columns(("mission_id", "MISSION"), "state", "agent", "purpose")
 
 
 @app.command()

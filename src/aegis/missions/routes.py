@@ -164,61 +164,29 @@ DELEGATE_MISSION: Final = Endpoint(
 )
 
 
-async def revoke_mission(request: ApiRequest) -> Response:
-    """Stop a mission and everything below it, for good."""
-    return answer(await _moved(request, "revoke"))
+def _move(move: Move, text: str) -> Endpoint[ApiRequest]:
+    """Describe the route that moves a mission, and everything below it, into another state."""
+
+    async def moved(request: ApiRequest) -> Response:
+        return answer(await _moved(request, move))
+
+    return Endpoint(
+        method="POST",
+        path=f"/v1/missions/{{id}}/{move}",
+        operation=f"{move}Mission",
+        tag="missions",
+        summary=text,
+        permission=ISSUE,
+        handler=moved,
+        path_params=_ID,
+        body=Body(schema=ref("MissionMove"), required=False),
+        replies=_MOVED,
+    )
 
 
-REVOKE_MISSION: Final = Endpoint(
-    method="POST",
-    path="/v1/missions/{id}/revoke",
-    operation="revokeMission",
-    tag="missions",
-    summary="Stop a mission and everything below it, for good",
-    permission=ISSUE,
-    handler=revoke_mission,
-    path_params=_ID,
-    body=Body(schema=ref("MissionMove"), required=False),
-    replies=_MOVED,
-)
-
-
-async def suspend_mission(request: ApiRequest) -> Response:
-    """Stop a mission and everything below it until it is resumed."""
-    return answer(await _moved(request, "suspend"))
-
-
-SUSPEND_MISSION: Final = Endpoint(
-    method="POST",
-    path="/v1/missions/{id}/suspend",
-    operation="suspendMission",
-    tag="missions",
-    summary="Stop a mission and everything below it until it is resumed",
-    permission=ISSUE,
-    handler=suspend_mission,
-    path_params=_ID,
-    body=Body(schema=ref("MissionMove"), required=False),
-    replies=_MOVED,
-)
-
-
-async def resume_mission(request: ApiRequest) -> Response:
-    """Let a suspended mission go on."""
-    return answer(await _moved(request, "resume"))
-
-
-RESUME_MISSION: Final = Endpoint(
-    method="POST",
-    path="/v1/missions/{id}/resume",
-    operation="resumeMission",
-    tag="missions",
-    summary="Let a suspended mission go on",
-    permission=ISSUE,
-    handler=resume_mission,
-    path_params=_ID,
-    body=Body(schema=ref("MissionMove"), required=False),
-    replies=_MOVED,
-)
+REVOKE_MISSION: Final = _move("revoke", "Stop a mission and everything below it, for good")
+SUSPEND_MISSION: Final = _move("suspend", "Stop a mission and everything below it until it is resumed")
+RESUME_MISSION: Final = _move("resume", "Let a suspended mission go on")
 
 
 async def list_missions(request: ApiRequest) -> Response:

@@ -113,44 +113,29 @@ REGISTER_AGENT: Final = Endpoint(
 )
 
 
-async def revoke_agent(request: ApiRequest) -> Response:
-    """Stop an agent: its next call is refused, in every process on this store."""
-    services, reason = request.services, _reason(request)
-    return answer(await set_state(services, request.path["id"], "revoked", reason, by=request.principal.id))
+def _switch(switch: str, state: str, text: str, done: str) -> Endpoint[ApiRequest]:
+    """Describe the route that stops an agent, in every process on this store, or lets it go on."""
+
+    async def switched(request: ApiRequest) -> Response:
+        services, reason = request.services, _reason(request)
+        return answer(await set_state(services, request.path["id"], state, reason, by=request.principal.id))
+
+    return Endpoint(
+        method="POST",
+        path=f"/v1/agents/{{id:path}}/{switch}",
+        operation=f"{switch}Agent",
+        tag="administration",
+        summary=text,
+        permission=ADMINISTER,
+        handler=switched,
+        path_params=_AGENT,
+        body=_CHANGE,
+        replies=ok(done, "AgentChanged"),
+    )
 
 
-REVOKE_AGENT: Final = Endpoint(
-    method="POST",
-    path="/v1/agents/{id:path}/revoke",
-    operation="revokeAgent",
-    tag="administration",
-    summary="Stop an agent: its next call is refused",
-    permission=ADMINISTER,
-    handler=revoke_agent,
-    path_params=_AGENT,
-    body=_CHANGE,
-    replies=ok("stopped", "AgentChanged"),
-)
-
-
-async def restore_agent(request: ApiRequest) -> Response:
-    """Let a stopped agent go on."""
-    services, reason = request.services, _reason(request)
-    return answer(await set_state(services, request.path["id"], "active", reason, by=request.principal.id))
-
-
-RESTORE_AGENT: Final = Endpoint(
-    method="POST",
-    path="/v1/agents/{id:path}/restore",
-    operation="restoreAgent",
-    tag="administration",
-    summary="Let a stopped agent go on",
-    permission=ADMINISTER,
-    handler=restore_agent,
-    path_params=_AGENT,
-    body=_CHANGE,
-    replies=ok("restored", "AgentChanged"),
-)
+REVOKE_AGENT: Final = _switch("revoke", "revoked", "Stop an agent: its next call is refused", "stopped")
+RESTORE_AGENT: Final = _switch("restore", "active", "Let a stopped agent go on", "restored")
 
 
 def find_agents(services: Services, query: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import typer
 from aegis.cli import output
 from aegis.cli.demo.provider import Call, ScriptedProvider, Turn
 from aegis.cli.demo.stage import AGENT, PERSON, SCHEMAS, DemoFailed, DemoTools, Stage, run_aegis, stage
-from aegis.cli.output import Column, print_line, say, show_list
+from aegis.cli.output import columns, print_line, say, show_list
 from aegis.errors import AegisError
 
 if TYPE_CHECKING:
@@ -213,14 +213,7 @@ EXPECTED: Final = {
 
 APPROVAL_S: Final = 60  # the approver of the story answers within a second
 
-_COLUMNS: Final = (
-    Column(title="CLIENT", member="client"),
-    Column(title="TOOL", member="tool"),
-    Column(title="DECISION", member="decision"),
-    Column(title="REASON", member="reason"),
-    Column(title="WHAT HAPPENED", member="fate"),
-    Column(title="WHAT IT WAS", member="told"),
-)
+_COLUMNS: Final = columns("client", "tool", "decision", "reason", ("fate", "WHAT HAPPENED"), ("told", "WHAT IT WAS"))
 
 
 def run(*, once: bool) -> None:

@@ -10,33 +10,18 @@ from msgspec import structs
 
 from aegis.cli import output
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
-from aegis.cli.output import Column, print_json, show_list
+from aegis.cli.output import columns, print_json, show_list
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aegis.cli.doctor.model import Check
 
-_COLUMNS: Final = (
-    Column(title="CHECK", member="check"),
-    Column(title="STATE", member="state"),
-    Column(title="FOUND", member="text"),
-)
+_COLUMNS: Final = columns("check", "state", ("text", "FOUND"))
 
 
-_PATHS: Final = (
-    Column(title="FRAMEWORK", member="framework"),
-    Column(title="TOOL", member="tool"),
-    Column(title="PATH", member="path"),
-    Column(title="STATE", member="state"),
-)
-_REASONED: Final = (
-    Column(title="AGENT", member="agent"),
-    Column(title="CREDENTIAL", member="principal"),
-    Column(title="CALLS", member="calls"),
-    Column(title="WITH REASONING", member="reasoned"),
-    Column(title="SIGNED", member="signed"),
-)
+_PATHS: Final = columns("framework", "tool", "path", "state")
+_REASONED: Final = columns("agent", ("principal", "CREDENTIAL"), "calls", ("reasoned", "WITH REASONING"), "signed")
 Coverage = Annotated[
     bool, typer.Option("--coverage", help="fire a canary at every registered tool, over every path; no body runs")
 ]
