@@ -22,6 +22,7 @@ from aegis.detect.analyse import (
     deletes_by_name,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
+from aegis.detect.conditions import looks_like_sql
 from aegis.detect.endpoints import only_tried
 from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
@@ -42,7 +43,7 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import may_run, misfit, named_after, slot_type, spoken
+from aegis.detect.slots import may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
@@ -178,8 +179,8 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
     runs = runs_code(tool) or executes(tool)
     chosen, runner = spoken(subject.arguments) if runs else ("", "")
-    program, meant = named_after(subject.arguments) if runs and not runner else ("", "")
-    runners = {f"/{program}": meant} if program else {}  # of this argument alone: others are what they were
+    named, meant = named_after(subject.arguments) if runs and not runner else ("", "")
+    runners = {f"/{named}": meant} if named else {}  # of this argument alone: others are what they were
     tool = runner or tool
     texts: list[Text] = []
     arguments: list[str] = []
@@ -190,6 +191,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     hinted = False
     to_files = writes_by_name(subject.tool)
     to_file = to_files and writes_file(subject.tool, raw)
+    untold = runs and (not to_files or runs_code(tool)) and not _names_program(tool, raw)
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
@@ -210,6 +212,9 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
         role, confidence = role_of(runners.get(path, tool), path, argument, value, declared, to_file=to_file)
+        program = may_run(tool, argument) if untold and not to_file and confidence < DECLARED else None
+        if program is not None and (looks_like_sql(value) if program == "sql" else acts(tool)):
+            role, confidence = program, EXECUTED
         if role in _JOINED and path[-1].isdigit():
             parts[path] = role
         values.append(len(texts))
@@ -217,18 +222,16 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
-    if not to_files and acts(tool):
-        _name_command(tool, texts, arguments)
     return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool, runners)
 
 
-def _name_command(tool: str, texts: list[Text], arguments: Sequence[str]) -> None:
-    """Make the text of a shell its command where none of the call's arguments is one by its name."""
-    if any(text.role == "command" for text in texts):
-        return
-    for index, text in enumerate(texts):
-        if text.confidence < DECLARED and not text.is_key and may_run(tool, arguments[index]):
-            texts[index] = _text(Text, (text.path, text.value, False, "command", EXECUTED))
+def _names_program(tool: str, raw: Sequence[Raw]) -> bool:
+    """Whether an argument of a call is named after what its tool runs."""
+    programs = {"command", "code", executes(tool)}
+    return any(named_role("", argument_of(path))[0] in programs for path, _, is_key in raw[:_MOST_NAMES] if not is_key)
+
+
+_MOST_NAMES: Final = 200  # strings of a call among which an argument that is named after a program is looked for
 
 
 def _brief(raw: Sequence[tuple[str, str, bool]], filed: bool) -> Iterator[str]:
@@ -287,6 +290,9 @@ def gather(subject: FactSubject) -> Facts:
             if odd:
                 found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, runners.get(text.path, runner))
+        if text.role == "command" and runs_language(runner):  # a line of a shell, or of the language
+            analyse(text._replace(role="code", confidence=EXECUTED), found, runner)
+            views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []

@@ -9,7 +9,14 @@ from typing import Any, Final
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
-from aegis.detect.conditions import is_boolean_search, is_cmdlet_line, is_condition, is_filter, is_prose_with_code
+from aegis.detect.conditions import (
+    is_boolean_search,
+    is_cmdlet_line,
+    is_condition,
+    is_filter,
+    is_prose_with_code,
+    looks_like_sql,
+)
 from aegis.detect.extract import Raw
 from aegis.detect.resources import is_local_page
 
@@ -71,7 +78,7 @@ _HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "bro
 _CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
 _SHELL_TOOL: Final = frozenset({
     "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "ps1", "zsh", "fish", "ksh", "nushell", "console",
-    "command",
+    "command", "bat",
 })  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
 
@@ -225,7 +232,7 @@ def executes(tool: str) -> TextRole | None:
         return "sql"
     if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
         return "code"
-    if found & _SHELL_TOOL or ("ps" in found and found & (_RUNNING | {"invoke"})):
+    if found & _SHELL_TOOL or (found & {"ps", "batch"} and found & (_RUNNING | {"invoke", "script"})):
         return "command"
     return None
 
@@ -280,45 +287,6 @@ def _role(part: Mapping[str, Any]) -> TextRole | None:
     if isinstance(form, str) and form in _FORMATS:
         return _FORMATS[form]
     return None
-
-
-# Whether a text is a SQL statement, by its first two words; needs no parser.
-
-_COMPANIONS: Final[dict[str, frozenset[str]]] = {
-    "insert": frozenset({"into", "ignore", "overwrite"}),
-    "replace": frozenset({"into"}),
-    "delete": frozenset({"from"}),
-    "create": frozenset(
-        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
-    ),
-    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
-    "alter": frozenset({"table", "user", "database", "view", "role"}),
-    "truncate": frozenset({"table"}),
-    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
-    "merge": frozenset({"into"}),
-    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
-    "explain": frozenset({"select", "analyze", "query"}),
-}
-
-
-_STARTS: Final = frozenset(
-    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
-)
-
-
-def looks_like_sql(text: str) -> bool:
-    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
-    if text.lstrip().lstrip("(")[:1] not in _STARTS:
-        return False
-    words = text.split(None, 2)
-    if len(words) < 2:
-        return False
-    first, second = words[0].lower().lstrip("("), words[1].lower()
-    if first in {"select", "with"}:
-        lowered = text[:4_096].lower()
-        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
-    companions = _COMPANIONS.get(first)
-    return companions is not None and second in companions
 
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
@@ -388,6 +356,8 @@ def role_of(
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
+    if role in _LOCATED and value.startswith(_ROOTS) and len(value) < _MOST_PATH and _files(tool) and "\n" not in value:
+        return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
     if (role in _WRITTEN and (to_file or value.startswith(_PATCH))) or (
@@ -427,6 +397,11 @@ _TAKES_FILES: Final = frozenset({
 })  # fmt: skip
 
 
+def _files(tool: str) -> bool:
+    """Whether a tool's name says that it works on files."""
+    return not _FILING.isdisjoint(words_of(tool))
+
+
 def is_source_path(tool: str, argument: str, value: str) -> bool:
     """Whether a source is where a file comes from, and no program."""
     takes = argument.lower() in _FROM and not _TAKES_FILES.isdisjoint(words_of(tool))
@@ -434,6 +409,12 @@ def is_source_path(tool: str, argument: str, value: str) -> bool:
 
 
 _MOST_PATH: Final = 1_024
+# Where a tool for files may be told its file, words of such tools, and what a path from a root begins with.
+_LOCATED: Final[frozenset[TextRole]] = frozenset({"identifier", "url", "code"})
+_FILING: Final = _TAKES_FILES | {
+    "cat", "dir", "directory", "folder", "fs", "filesystem", "path", "read", "rm", "rmdir", "trash", "unlink", "write",
+}  # fmt: skip
+_ROOTS: Final = ("/", "~/", "../", "\\\\", *(f"{letter}:\\" for letter in "CDEcde"))
 # Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
 _QUERIES: Final = frozenset({
     "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from aegis.core.patterns import Lazy
-from aegis.detect.roles import executes, words_of
+from aegis.core.text import TextRole
+from aegis.detect.roles import executes, runs_code, words_of
 
 SlotType = Literal["number", "host", "id", "date", "email", "code", "phone"]
 _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
@@ -114,21 +115,45 @@ def named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
 _SAYS_ELSE: Final = frozenset({"bun", "c", "cs", "deno", "dotnet", "go", "node", "pl", "r", "sc", "ts", "sql"})
 _OF_PROGRAMS: Final = frozenset("(=;{\n")
 _SHELLS: Final = frozenset({"run_bash", "run_powershell", "run_cmd"})
-# Words that name a shell of a system and nothing else, and arguments in which such a one may take its text.
+# Words that name a shell of a system and nothing else, and last words of arguments that may hold any text.
 _SYSTEM_SHELLS: Final = frozenset({
-    "bash", "cmd", "fish", "ksh", "nushell", "powershell", "ps", "ps1", "pwsh", "sh", "shell", "terminal", "zsh",
+    "bash", "bat", "batch", "cmd", "fish", "ksh", "nushell", "powershell", "ps", "ps1", "pwsh", "sh", "shell",
+    "terminal", "zsh",
 })  # fmt: skip
 _TAKES_TEXT: Final = frozenset({
-    "body", "content", "contents", "data", "input", "payload", "query", "statement", "statements", "text", "value",
+    "block", "body", "chunk", "content", "contents", "data", "document", "expr", "input", "line", "lines", "payload",
+    "query", "statement", "statements", "str", "string", "text", "value",
+})  # fmt: skip
+_ASKED: Final = frozenset({"query", "statement"})  # what a tool that is named after a database runs
+_CONSOLES: Final = frozenset({"console", "interpreter", "irb", "jshell", "osascript", "repl", "runner", "tinker"})
+# What is done to a program instead of running it.
+_READS_CODE: Final = frozenset({
+    "check", "complete", "explain", "format", "generate", "lint", "parse", "review", "scan", "test", "tests",
+    "validate",
 })  # fmt: skip
 
 
 @lru_cache(maxsize=8_192)
-def may_run(tool: str, argument: str) -> bool:
-    """Whether a tool is a shell by its name that may run what stands in an argument which is named after any text."""
-    if argument.lower() not in _TAKES_TEXT or executes(tool) != "command":
-        return False
-    return not _SYSTEM_SHELLS.isdisjoint(words_of(tool))
+def may_run(tool: str, argument: str) -> TextRole | None:
+    """As what a tool may run, by its name, the text in an argument that is named after any text; `None` for not."""
+    last, words = words_of(argument)[-1:], set(words_of(tool))
+    if not _TAKES_TEXT.issuperset(last) or not last:
+        return None
+    role, runs = executes(tool), runs_code(tool)
+    if role == "command":
+        return "command" if runs or words & _SYSTEM_SHELLS else None
+    if role == "sql" or "statement" in words:
+        return "sql" if runs or words & _ASKED else None
+    return "code" if runs_language(tool) else None
+
+
+@lru_cache(maxsize=8_192)
+def runs_language(tool: str) -> bool:
+    """Whether a tool runs programs in a language by its name, and no commands of a shell: `python_repl`, `run_go`."""
+    words = set(words_of(tool))
+    spoken = executes(tool) == "code" or any(_BY_LANGUAGE.get(word, "run_sql") != "run_sql" for word in words)
+    runs = runs_code(tool) or not words.isdisjoint(_CONSOLES)
+    return spoken and runs and words.isdisjoint(_READS_CODE | _SYSTEM_SHELLS)
 
 
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
