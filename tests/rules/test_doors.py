@@ -118,18 +118,18 @@ def test_sending_the_settings_away_stays_an_attack() -> None:
 # One program a language that nobody may run, one that anybody may, and tools that run it by their names.
 PROGRAMS: Final = {
     "python": (
-        "import shutil\nshutil.rmtree('/etc/ldap')\n", "import shutil\nshutil.rmtree('build/ldap')\n",
+        "import shutil\nshutil.rmtree('/etc/ssl')\n", "import shutil\nshutil.rmtree('build/ldap')\n",
         "run_python execute_python python_repl",
     ),
     "ruby": (
-        "require 'fileutils'\nFileUtils.rm_rf('/etc/ldap')\n", "require 'fileutils'\nFileUtils.rm_rf('tmp/ldap')\n",
+        "require 'fileutils'\nFileUtils.rm_rf('/etc/ssl')\n", "require 'fileutils'\nFileUtils.rm_rf('tmp/ldap')\n",
         "run_ruby ruby_eval rails_runner",
     ),
     "javascript": (
-        "require('fs').rmSync('/etc/ldap', {recursive: true})", "require('fs').rmSync('dist/ldap', {recursive: true})",
+        "require('fs').rmSync('/etc/ssl', {recursive: true})", "require('fs').rmSync('dist/ldap', {recursive: true})",
         "run_javascript node_eval execute_js",
     ),
-    "shell": ("rm -rf /etc/ldap\n", "rm -rf build/ldap\n", "run_bash shell_exec terminal run_command"),
+    "shell": ("rm -rf /etc/ssl\n", "rm -rf build/ldap\n", "run_bash shell_exec terminal run_command"),
     "cmd": (
         "@echo off\nrd /s /q C:\\Windows\n", "@echo off\nrd /s /q build\\out\n",
         "run_batch execute_bat batch_script write_and_run_bat",
@@ -154,7 +154,7 @@ def test_a_program_is_read_whatever_its_argument_is_called(language: str) -> Non
 
 @pytest.mark.parametrize("tool", ["python_repl", "run_python", "jupyter_execute"])
 def test_what_is_called_a_command_of_a_language_is_read_as_both(tool: str) -> None:
-    for bad in ("import shutil; shutil.rmtree('/etc/ldap')", "rm -rf /etc/ldap"):
+    for bad in ("import shutil; shutil.rmtree('/etc/ssl')", "rm -rf /etc/ssl"):
         assert judged(tool, {"command": bad}).combined.outcome is Outcome.BLOCK
     for good in ("import shutil; shutil.rmtree('build/ldap')", "pip install requests", "print(2 + 2)"):
         assert judged(tool, {"command": good}).combined.outcome is Outcome.ALLOW

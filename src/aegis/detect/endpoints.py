@@ -10,7 +10,7 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.quick import remembered
 from aegis.detect.resources import words_of_resources
-from aegis.detect.roles import words_of
+from aegis.detect.roles import words_of, works_on_files
 from aegis.detect.tool_words import singular, spoken, vocabulary
 
 ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*", ".+"})
@@ -110,7 +110,8 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
     """A request to the API of a server: to one that is known, a deletion of everything, a query that selects all."""
     path = next((members[name] for name in _PLACES if isinstance(members.get(name), str)), "")
     method = next((members[name] for name in _METHODS if isinstance(members.get(name), str)), None)
-    if method is None and ("://" in path[:_LONGEST_SCHEME] or not _REQUESTS.isdisjoint(words_of(tool))):
+    by_name = not _REQUESTS.isdisjoint(words_of(tool)) and not works_on_files(tool)
+    if method is None and (by_name or "://" in path[:_LONGEST_SCHEME]):
         method = next((word for word in words_of(tool) if word in _REQUESTS), "get")
     if isinstance(method, str) and path:
         where = path.split("?", 1)[0].rstrip("/")

@@ -356,7 +356,13 @@ def role_of(
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
-    if role in _LOCATED and value.startswith(_ROOTS) and len(value) < _MOST_PATH and _files(tool) and "\n" not in value:
+    if (
+        role in _LOCATED
+        and value.startswith(_ROOTS)
+        and len(value) < _MOST_PATH
+        and works_on_files(tool)
+        and "\n" not in value
+    ):
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
@@ -397,7 +403,7 @@ _TAKES_FILES: Final = frozenset({
 })  # fmt: skip
 
 
-def _files(tool: str) -> bool:
+def works_on_files(tool: str) -> bool:
     """Whether a tool's name says that it works on files."""
     return not _FILING.isdisjoint(words_of(tool))
 

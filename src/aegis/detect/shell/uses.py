@@ -52,6 +52,9 @@ _PLACES: Final = frozenset({
     "/srv", "/sys", "/usr", "/var", "/users", "/library", "/system", "/applications", "/volumes",
 })  # fmt: skip
 
+# Programs of Unix alone: a word of theirs that begins with a slash is a path.
+_UNIX: Final = frozenset({"chgrp", "chmod", "chown", "cp", "install", "ln", "mv", "rm", "rsync", "shred", "unlink"})
+
 
 def _is_path(word: str) -> bool:
     """Whether a word that begins with a slash is a path, and no switch of a program of Windows."""
@@ -81,11 +84,12 @@ class Used:
         self.joined = "\n".join(self.lowered)
         self.options: list[tuple[str, str]] = []
         self.operands: list[str] = []
+        switches = "-" if name in _UNIX else _OPTION
         for at, arg in enumerate(self.lowered):
             if arg[:2] == "@{" and ("cim" in name or "wmi" in name):  # what a method is told, as a table
                 pairs = [piece.partition("=") for piece in arg[2:-1].split(";")[:_MOST_TOLD]]
                 self.options += [(told, value) for told, _, value in pairs]
-            if arg[:1] in _OPTION and len(arg) > 1 and (arg[0] == "-" or not _is_path(arg)):
+            if arg[:1] in switches and len(arg) > 1 and (arg[0] == "-" or not _is_path(arg)):
                 self._option(arg, at)
                 if arg in _PLACES:
                     self.operands.append(self.args[at])
