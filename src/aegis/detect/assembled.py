@@ -437,4 +437,4 @@ def _settings(value: Any) -> list[str]:
 
 
 def _base(word: str) -> str:
-    return word.replace("\\", "/").rpartition("/")[2].lower()
+    return word.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".exe")

@@ -307,6 +307,15 @@ def finds(command: Command) -> list[str]:
     return []
 
 
+def where_found(words: tuple[str, ...], args: Sequence[str]) -> tuple[str, ...]:
+    """The command that `find` starts to change rights, with the place of what it finds: `chmod 644 /etc/ssl/*.key`."""
+    where = next((arg for arg in args if not arg.startswith("-")), "")
+    if not words or words[0].rpartition("/")[2] not in _RIGHTS or where[:1] not in ("/", "~"):
+        return words
+    return tuple(f"{where.rstrip('/')}/{(_named(args) or ['*'])[0]}" if word == "{}" else word for word in words)
+
+
+_RIGHTS: Final = of_kind("sets-rights")
 _ROTATED: Final = frozenset({"*.gz", "*.xz", "*.zst", "*.bz2", "*.old", "*.[0-9]", "*.[0-9].gz", "*.1", "*.log.*"})
 
 

@@ -481,15 +481,18 @@ _OF_SCRIPT: Final = Lazy(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")
 
 
 def with_arguments(text: str, arguments: Sequence[str]) -> str:
-    """A script with what it is called with in place of `$0`, `$1` and `$@`."""
+    """A script with what it is called with in place of `$0`, `$1` and `$@`; what it is not called with is empty."""
     if "$" not in text:
         return text
+    known = "()" not in text and "set " not in text and "function " not in text
 
     def value(match: Any) -> str:
         name = match.group(1) or match.group(2)
         if name in "@*":
             return " ".join(arguments[1:])
-        return arguments[int(name)] if int(name) < len(arguments) else str(match.group())
+        if int(name) < len(arguments):
+            return arguments[int(name)]
+        return "" if known and name != "0" else str(match.group())
 
     called = f"set -- {shlex.join(arguments[1:])}\n" if "${" in text or "shift" in text else ""
     return called + str(_OF_SCRIPT.sub(value, text) if "shift" not in text else text)

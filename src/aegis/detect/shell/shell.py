@@ -31,6 +31,7 @@ from aegis.detect.shell.destroy import (
     loops_over_root,
     opened,
     sets_permissions,
+    where_found,
     writes_device,
 )
 from aegis.detect.shell.environment import told
@@ -398,9 +399,8 @@ def _starts_others(command: Command, facts: ShellFacts, depth: int) -> None:
             if arg in {"-exec", "-execdir", "-ok", "-okdir"} and at + 1 < len(args):
                 if not facts.may_read(len(args) - at):
                     return
-                inner = args[at + 1 :]
-                stop = next((end for end, item in enumerate(inner) if item in {";", "+", "\\;"}), len(inner))
-                _inner(command, (*inner[:stop], *named), facts, depth)
+                stop = next((end for end in range(at + 1, len(args)) if args[end] in {";", "+", "\\;"}), len(args))
+                _inner(command, (*where_found(args[at + 1 : stop], args), *named), facts, depth)
         return
     rest = list(args)
     while rest and rest[0].startswith("-"):
