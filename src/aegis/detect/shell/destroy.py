@@ -73,7 +73,8 @@ _VITAL: Final = Lazy(
     r"ld-linux\S*|libc\.\S*|\*)|run|run/\*|var/run(?:/docker\.sock)?|run/docker\.sock|dev/(?:null|zero|u?random|shm)"
     r"|var/lib/(?:mysql|mariadb|postgresql|pgsql|mongodb?|redis|etcd|docker|containerd|kubelet|dpkg|rpm|elasticsearch|"
     r"cassandra|influxdb|rabbitmq|kafka|neo4j|clickhouse|jenkins|gitlab|libvirt|grafana|prometheus|vault|consul|minio)"
-    r"(?:/\*|/data|/main)?|var/(?:spool/cron|backups|mail|spool/mail)|backups?|srv|mnt|media|exports?|home/[\w.-]{1,40})(?:/|/\*)?$"
+    r"(?:/\*|/data|/main)?|var/(?:spool/cron|backups|mail|spool/mail)|backups?|(?:mnt/)?[a-z]/(?:[Uu]sers(?:/[\w.-]{1,40})?|"
+    r"[Ww]indows|ProgramData|Program Files(?: \(x86\))?)|srv|mnt|media|exports?|home/[\w.-]{1,40})(?:/|/\*)?$"
 )
 _DATABASE: Final = Lazy(r"(?i)\.(?:db|sqlite3?|mdb|accdb|ibd|frm|dbf|realm|kdbx)$")
 _EMPTIES: Final = Lazy(

@@ -45,7 +45,7 @@ from aegis.detect.shell.programs import (
 from aegis.detect.shell.starts import split_words, unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
 from aegis.detect.shell.variables import Variables, Word
-from aegis.detect.shell.words import SHELLS, is_spared
+from aegis.detect.shell.words import is_spared
 from aegis.detect.structured import structured_effects
 
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
@@ -282,7 +282,9 @@ class Feeds:
             return EMPTY
         elsewhere = started(command, words)
         if elsewhere is not None:
-            return self._elsewhere(elsewhere.line, stdin)
+            if elsewhere.shell:
+                return self._program(elsewhere.shell, Program("shell"), stdin)
+            return self._run_script(elsewhere.line, stdin)
         found = programs(command, words)
         if found:
             out = EMPTY
@@ -340,14 +342,6 @@ class Feeds:
         self._functions.update(dict.fromkeys(names, function))
         self._variables.known = before
         return out
-
-    def _elsewhere(self, line: str, stdin: FileFlow | None) -> FileFlow:
-        """What a command line prints that is run on another machine, in a container or as another user."""
-        words = line.split()
-        shell = words[0].rsplit("/", 1)[-1] if words else "sh"
-        if shell in SHELLS and all(word.startswith("-") and "c" not in word for word in words[1:]):
-            return self._program(shell, Program("shell"), stdin)  # a shell that waits for whoever sits there
-        return self._run_script(line, stdin)
 
     def _line_by_line(self, name: str, words: Sequence[str], stdin: FileFlow | None) -> FileFlow:
         """`xargs` and `parallel`: a command for what is read."""

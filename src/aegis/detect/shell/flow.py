@@ -12,6 +12,7 @@ from aegis.detect.hosts import read_target
 from aegis.detect.paths import is_secret_file, is_secret_place, names_secrets
 from aegis.detect.resources import host_place
 from aegis.detect.shell.catalogue import builtin_programs, of_kind
+from aegis.detect.shell.programs import started
 from aegis.detect.shell.tree import MAX_SHELL, Command
 from aegis.detect.shell.uses import is_broad
 from aegis.detect.shell.words import FED, FETCHERS, INTERPRETERS, LOOSE_PLACES, SENDERS, SHELLS
@@ -45,7 +46,9 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
     fetchers: list[Command] = []
     for command in sorted(stages, key=lambda stage: stage.stage):
         name, shown = command.name.lower(), command.text[:80]
-        if (name in INTERPRETERS or name in _RUNS_LINES) and not has_script(command):
+        elsewhere = started(command, command.args) if fetched or decoded else None
+        reads = (name in INTERPRETERS or name in _RUNS_LINES) and not has_script(command)
+        if reads or (elsewhere is not None and elsewhere.shell):
             if fetched:
                 found.append((_installs(fetchers), shown))
             if decoded:

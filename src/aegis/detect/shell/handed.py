@@ -27,13 +27,14 @@ def powershell_script(args: Sequence[str]) -> tuple[str, bool]:
     while at < len(args):
         word = args[at].lower()
         body = word.lstrip("-/") if word[:1] in "-/" else ""
+        behind = "" if list(args[at + 1 :]) == ["-"] else " ".join(args[at + 1 :])  # `-` is what it reads
         if body and ("encodedcommand".startswith(body) or body == "ec"):
             text = decoded_base64(args[at + 1]) if at + 1 < len(args) else None
             return text or "", text is None or _CONCEALS.search(text) is not None
         if body and ("command".startswith(body) or body in {"commandwithargs", "cwa"}):
-            return " ".join(args[at + 1 :]), False
+            return behind, False
         if body and "file".startswith(body):
-            return ("& " + " ".join(args[at + 1 :])) if at + 1 < len(args) else "", False
+            return f"& {behind}" if behind else "", False
         if word == "-":
             return "", False
         if body:
@@ -72,14 +73,17 @@ def cmd_script(args: Sequence[str]) -> str:
         lowered = arg.lower()
         if lowered in {"/c", "/k", "/r", "-c", "//c"}:
             rest = args[at + 1 :]
-            if len(rest) > 1:  # words that stood in quotes are words in the line as well
-                rest = [f'"{word}"' if " " in word and '"' not in word else word for word in rest]
-            return delayed + " ".join(rest)
+            return delayed + (_line(rest) if len(rest) > 1 else " ".join(rest))
         if lowered[:2] in {"/c", "/k"} and len(lowered) > 2:
             return " ".join([arg[2:], *args[at + 1 :]])
         if not lowered.startswith("/"):
             return ""
     return ""
+
+
+def _line(words: Sequence[str]) -> str:
+    """Return words as a line of `cmd`: what stood in quotes is one word there as well."""
+    return " ".join([f'"{word}"' if " " in word and '"' not in word else word for word in words])
 
 
 def started_line(args: Sequence[str]) -> str:
@@ -149,8 +153,7 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
             continue
         for at, arg in enumerate(lowered):
             if arg in entry.rest:
-                join = shlex.join if entry.shell == "bash" else " ".join
-                found.append((entry.shell, join(args[at + 1 :])))
+                found.append((entry.shell, _JOINS[entry.shell](args[at + 1 :])))
                 break
             for option in entry.after:
                 if arg == option and at + 1 < len(args):
@@ -162,13 +165,14 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
         if entry.start:
             plain = [arg for arg in args if arg[:1] not in "-/"]
             if len(plain) >= entry.start:
-                found.append((entry.shell, " ".join(args[list(args).index(plain[entry.start - 1]) :])))
+                found.append((entry.shell, _JOINS[entry.shell](args[list(args).index(plain[entry.start - 1]) :])))
     # What a line hands on to `cmd /c` is all that stands behind it.
     return [
         (shell, str(_TO_CMD.sub("", line)) if shell == "cmd" else line) for shell, line in found[:16] if line.strip()
     ]
 
 
+_JOINS: Final = {"bash": shlex.join, "cmd": _line, "powershell": " ".join}
 _TO_CMD: Final = Lazy(r"(?i)^\s*\"?cmd(?:\.exe)?\"?\s+/[ckr]\s+")
 
 

@@ -19,8 +19,9 @@ from aegis.core.patterns import Lazy
 from aegis.detect.files import EMPTY, FileFlow, Written
 from aegis.detect.quick import remembered
 from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, RemoteStart, members, of_kind, options
-from aegis.detect.shell.starts import USUAL_PLACES
+from aegis.detect.shell.starts import PREFIXED, USUAL_PLACES
 from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import SHELLS
 
 
 class Program(NamedTuple):
@@ -130,8 +131,6 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
 _NO_SCRIPTS: Final = of_kind("reads-lines")
 _BUNDLES: Final = of_kind("joins-letters")
 _BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
-
-
 _CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code").items()}
 
 
@@ -278,8 +277,6 @@ def strings_in_code(code: str) -> str:
 
 _ESCAPE: Final = Lazy(r"(?m)^\s*(?:\\!|\.(?:shell|system)\b|system\b|!!|host\b|!)\s*(\S.*)$")
 _INCLUDES: Final = Lazy(r"(?m)^\s*(?:\\ir?|\.read|source|\\\.|@{1,2})\s+(\S+)")
-
-
 # Commands that a client gives its rows to: of `sqlite3`, of `psql` and of `mysql`.
 _GIVEN_ROWS: Final = Lazy(r"(?m)(?:^\s*\.(?:once|output)|\\(?:o|out|gx?|w))\s+\|\s*(\S.*)$|^\s*(?:pager|\\P)\s+(\S.*)$")
 
@@ -318,18 +315,13 @@ _HAS_EXEC: Final = of_kind("has-exec")
 _HAS_SSH: Final = of_kind("has-ssh")
 _DOWNLOADERS: Final = of_kind("downloader")
 _COMMAND_OPTION: Final = frozenset({"-c", "--command", "-C"})
-
-
 _MOVES: Final = of_kind("moves-programs")
 _PLAIN: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+["
 
 
 @remembered
 def _moves(name: str) -> bool:
-    plain = name.lower()
-    return (
-        plain in _MOVES or plain in _VALUED or plain in _ENGINES or interpreter(plain) != "" or bool(name.strip(_PLAIN))
-    )
+    return name.lower() in _MOVES or hands_on(name.lower()) or bool(name.strip(_PLAIN))
 
 
 def moves_programs(command: Command) -> bool:
@@ -337,10 +329,23 @@ def moves_programs(command: Command) -> bool:
     return _moves(command.name) or started_file(command) != ""
 
 
+@remembered
+def hands_on(name: str) -> bool:
+    """Whether a program gives what it is called with to another one: to an interpreter, or to a shell elsewhere."""
+    return name in PREFIXED or name in _VALUED or name in _ENGINES | _HAS_EXEC | _HAS_SSH or interpreter(name) != ""
+
+
 class Started(NamedTuple):
     """A command line that is run elsewhere; where it is empty, what waits there is a shell that reads."""
 
     line: str
+
+    @property
+    def shell(self) -> str:
+        """The shell that waits there for what it is to run; empty where something else is run."""
+        name, *rest = self.line.split() or ["sh"]
+        plain = name.rsplit("/", 1)[-1]
+        return plain if plain in SHELLS and all(word[0] == "-" and "c" not in word for word in rest) else ""
 
 
 def started(command: Command, words: Sequence[str]) -> Started | None:

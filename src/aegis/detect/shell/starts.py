@@ -101,7 +101,7 @@ _STARTED_IN_CODE: Final = Lazy(
 _UNSAFE: Final = {name: frozenset(words) for name, words in options("unsafe").items()}
 _CONTAINERS: Final = of_kind("container")
 _HOST_MOUNT: Final = Lazy(
-    r"(?:-v|--volume)[= ]\s*['\"]?(?:/|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
+    r"(?:-v|--volume)[= ]\s*['\"]?(?:/|[A-Za-z]:[/\\]+|/etc|/root|/home|/var/run/docker\.sock|/proc|/boot):"
     r"|--mount[= ]\S*(?:source|src)=/,"
     r"|--device[= ]/dev/(?:sd|nvme|vd|xvd|mem|kmem|mapper)"
     r"|\bsource=/\s+path=|security\.privileged=true|/var/run/docker\.sock:"

@@ -6,6 +6,7 @@ that starts another one hands over its script, to a bounded depth.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -33,6 +34,7 @@ from aegis.detect.shell.handed import (
 )
 from aegis.detect.shell.keys import written_value
 from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
+from aegis.detect.shell.programs import hands_on
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
@@ -56,11 +58,10 @@ _REMOTE_CODE: Final = frozenset({
     "[reflection.assembly]::load", "[reflection.assembly]::loadfrom", "[reflection.assembly]::loadfile",
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
-_READS_CODE: Final = POWERSHELLS | _BASHES | {"cmd", "python", "python3", "node", "perl", "ruby", "cscript", "wscript"}
 _SOCKETS: Final = ("net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket")
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
-_COMMON_TYPES: Final = POWERSHELLS | _BASHES | {"cmd", "command"}
+_COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}
 _TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
 _FETCHERS: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
 
@@ -128,9 +129,6 @@ def spoken(tool: str, text: str) -> Spoken:
     return Spoken(tuple(found), False)
 
 
-# What a text does
-
-
 def analyse_command(text: str, tool: str, effort: Effort, files: Files) -> ShellFacts:
     """Return what a command line does in every shell that may read it; never raises.
 
@@ -177,7 +175,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
         elif spoken_in == "cmd":
             reading.batch(script)
         else:
-            inner = analyse_shell(script, 1, effort)
+            inner = analyse_shell(script, int(level > depth + 1), effort)
             facts.absorb(inner)
             reading.scripts += [(_dialect_of(language), given) for language, given in inner.foreign]
         waiting += [(language, given, level + 1) for language, given in reading.scripts]
@@ -201,6 +199,7 @@ _SIGNS_OF_ANY: Final = (
 )  # fmt: skip
 _CHANGES: Final = of_kind("writer") | of_kind("deleter")
 _JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - of_kind("cmdlet")
+_CALLED: Final = frozenset({"at", "batch", "time", "timeout"})  # like programs of Unix, which they are not
 
 
 def fetched_file(command: Command, kinds: frozenset[str]) -> str:
@@ -234,8 +233,8 @@ class _Reading:
         self._aliases: dict[str, str] = {}
         self._sockets = False
         self._fetched: dict[str, bool] = {}
-
-    # The two languages
+        self._handed: list[str] = []
+        self._address = ""  # where something was fetched from last
 
     def powershell(self, text: str) -> None:
         script = parse_powershell(text, self.effort)
@@ -254,7 +253,7 @@ class _Reading:
             of = dict(command.variables).get("of", "")
             if of and not of.startswith("$"):
                 args = (*args, of)
-            elif piped and not known and "\n" not in piped and not name.startswith("where-"):
+            elif piped and not known and "\n" not in piped and not (name.startswith("where-") or hands_on(name)):
                 args = (*args, piped)
             command = command._replace(name=name, args=args, variables=())
             commands.append(command)
@@ -281,14 +280,13 @@ class _Reading:
                 break
             if command.name in _FETCHERS:
                 fetches = command.pipe
-            elif command.stage and command.pipe == fetches and command.name in _READS_CODE:
-                self._did("execute", "host", "one", (), command.text)
+            kinds = _FETCHED if command.stage and command.pipe == fetches else _NO_KINDS
             printed = script.printed.get(place, [])
             commands.append(command)
             if self._told(command, printed, script):
                 command = command._replace(args=())  # what its file says is known
             folder, command = standing(command, folder)
-            self._one(command, _NO_KINDS, "\n".join(printed))
+            self._one(command, kinds, "\n".join(printed))
         for target, place in script.writes:
             self._writes(target, script.commands[place].text if place < len(script.commands) else "")
         for source, place in script.reads:
@@ -327,17 +325,16 @@ class _Reading:
     def _ran(self, commands: Sequence[Command]) -> None:
         if locked := locks_away(commands):
             self._did("encrypt", "home", "many", (), locked)
+        self.scripts.append(("bash", "\n".join(self._handed)))
         plain = [command for command in commands if command.name[:1] not in "[.="]
         self.facts.ran.extend(runs(plain))
-
-    # One command
 
     def _one(self, command: Command, kinds: frozenset[str], printed: str) -> None:
         name, args = command.name, command.args
         if not name:
             return
         if name in _COMMON_TYPES:
-            self._shell(command, printed)
+            self._shell(command, kinds, printed)
         elif name in _INVOKES:
             self._invoked(command, kinds, printed)
         elif name in _STARTS and (line := started_line(args)):
@@ -356,10 +353,13 @@ class _Reading:
             if is_cmdlet(name):
                 self.facts.writes = self.facts.writes or name in _CHANGES
                 self.facts.network = self.facts.network or name in _FETCHERS
+            elif name not in _CALLED and hands_on(name):
+                self._hands_on(command, kinds, printed)
             elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
                 judge_command(command, self.facts)
             self._places(command)
             self._runs_fetched(command)
+        self._address = next((arg for arg in args if "://" in arg), self._address)
         self._fetches(command, kinds)
         self._effects(command)
         for inner in inner_lines(name, args):
@@ -405,7 +405,7 @@ class _Reading:
         if not self._fetched or fetched_file(command, _NO_KINDS):
             return
         names = [command.program or command.name]
-        if command.name in _RUNS_FILES or command.name in _COMMON_TYPES:
+        if command.name in _RUNS_FILES | _COMMON_TYPES | _BASHES:
             names += command.args
         hidden = "hidden" in command.text.lower()
         for name in names:
@@ -427,9 +427,15 @@ class _Reading:
         if resource != "file" and not through_door(verb, path, flow, self.facts):
             self._did(verb, resource, scope, (shown,), text)
 
-    # Commands that run what they are given
+    def _hands_on(self, command: Command, kinds: frozenset[str], printed: str) -> None:
+        """Take a program with what it is given for a line of a shell of Linux, which reads what such programs start."""
+        given = f"printf %s {shlex.quote(printed)} | " if printed else ""
+        if "fetched" in kinds:
+            given = f"{shlex.join(['curl', self._address])} | "
+        if given or command.args:
+            self._handed.append(given + shlex.join([command.name, *command.args]))
 
-    def _shell(self, command: Command, printed: str) -> None:
+    def _shell(self, command: Command, kinds: frozenset[str], printed: str) -> None:
         name, args = command.name, command.args
         if name in POWERSHELLS:
             script, hidden = powershell_script(args)
@@ -439,16 +445,11 @@ class _Reading:
                 self.scripts.append(("powershell", printed))
             if hidden:
                 self._did("execute", "code", "one", (), command.text)
-        elif name in {"cmd", "command"}:
-            line = cmd_script(args)
-            self.scripts.append(("cmd", line or printed))
         else:
-            for at, arg in enumerate(args):
-                if (arg[:1] == "-" and "c" in arg and arg[:2] != "--") or arg in {"-e", "--exec", "--"}:
-                    self.scripts.append(("bash", " ".join(args[at + 1 :])))
-                    return
-            if name == "wsl" and args and not args[0].startswith("-"):
-                self.scripts.append(("bash", " ".join(args)))
+            script, hidden = cmd_script(args), False
+            self.scripts.append(("cmd", script or printed))
+        if "fetched" in kinds and not script:
+            self._did("execute", "host", "one", (), command.text)
 
     def _invoked(self, command: Command, kinds: frozenset[str], printed: str) -> None:
         given = printed or next((arg for arg in command.args if arg and not arg.startswith("-")), "")
@@ -484,6 +485,7 @@ class _Reading:
 
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
 _NO_KINDS: Final = frozenset[str]()
+_FETCHED: Final = frozenset({"fetched"})
 
 
 def _given_text(command: Command) -> FileFlow:
