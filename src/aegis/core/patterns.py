@@ -33,6 +33,18 @@ class _Compiled:
     """A pattern that was asked."""
 
 
+_QUIET: Final = re2.Options()
+_QUIET.log_errors = False
+
+
+def foreign(pattern: str) -> Any:
+    """A pattern that what is judged brings with it, compiled; `None` where RE2 refuses it."""
+    try:
+        return re2.compile(pattern, _QUIET)
+    except (re2.error, UnicodeError):
+        return None
+
+
 def compile_all() -> None:
     """Compile every pattern that a module of this process brought, so that no call waits for one."""
     while _waiting:

@@ -74,9 +74,9 @@ def alias_modules(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) 
         if right is None or left is None or right.end_byte - right.start_byte > 120:
             continue
         match = REQUIRED.match(text_of(right))
-        if match is None:
+        if match is None and (left.type != "object_pattern" or text_of(right) not in aliases):
             continue
-        module = match.group(1).replace("/", ".") + match.group(2)
+        module = aliases[text_of(right)] if match is None else match.group(1).replace("/", ".") + match.group(2)
         if left.type == "identifier":
             aliases[text_of(left)] = module
         for member in left.named_children if left.type == "object_pattern" else ():

@@ -103,7 +103,8 @@ def bound(node: Node) -> Iterator[BoundName]:
         node.type in ("assignment_expression", "assignment_statement")
         and any(sign in _between(left, right, node) for sign in _ADDING)
     )
-    names, values = parts_of(left), _listed(right)
+    else_only = any(sign in _between(left, right, node) for sign in (b"|", b"??", b"&&"))  # `name ||= "value"`
+    adds, names, values = adds and not else_only, parts_of(left), _listed(right)
     if right.type == "expression_list" and len(names) == len(values):
         for one, value in zip(names, values, strict=True):
             yield BoundName(name_of(one.node), value, node, adds)
@@ -117,7 +118,7 @@ def bound(node: Node) -> Iterator[BoundName]:
             yield BoundName(name[:-2], right, node, adds=True)
             continue
         part = f"={one.part}" if several else one.part
-        yield BoundName(name, right, node, adds, part=part, given=one.default is not None)
+        yield BoundName(name, right, node, adds, part=part, given=else_only or one.default is not None)
         if one.default is not None:
             yield BoundName(name, one.default, node, given=True)
 

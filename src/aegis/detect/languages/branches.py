@@ -121,9 +121,14 @@ class Conditions:
         if node.type in _NOT and node.named_child_count == 1 and text_of(node).lstrip()[:1] in ("!", "n"):
             inner = self.of(node.named_children[0], given, depth + 1)
             return None if inner is None else not inner
-        if node.type in _JOINED and node.named_child_count == 2:
+        if node.type in _JOINED:
             return self._joined(node, given, depth)
         parts = called(node) if node.type in _CALLS else None
+        if parts is not None and parts.arguments:  # whether a text begins with another, whether a list holds it
+            sides = [one for one in (parts.receiver, *parts.arguments[:2]) if one is not None]
+            sure = all(self.exact(one, given) is not None or not self._bounds(text_of(one)) for one in sides)
+            texts = self._value(node).texts if sure else ()
+            return texts == ("true",) if texts in (("true",), ("false",)) else None
         if parts is not None and parts.name in _IS_EMPTY and parts.receiver is not None and not parts.arguments:
             text = self.exact(parts.receiver, given)
             return None if text is None else not text
@@ -145,8 +150,11 @@ class Conditions:
         return None
 
     def _joined(self, node: Node, given: Mapping[str, FollowedValue], depth: int) -> bool | None:
-        left, right = node.named_children
-        word = " ".join(sign_between(node, left, right).split())
+        sides = [one for one in node.named_children if one.type != "operator"]
+        if len(sides) != 2:
+            return None
+        left, right = sides
+        word = text_of(node.child_by_field_name("operator")) or " ".join(sign_between(node, left, right).split())
         if word in _ALL or word in _ANY:
             parts = (self.of(left, given, depth + 1), self.of(right, given, depth + 1))
             decides = word in _ANY

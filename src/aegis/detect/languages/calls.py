@@ -33,7 +33,10 @@ Makes = Literal[
     "taken-last", "dropped-last", "unique", "flat", "compact", "alike", "filled", "range", "range-to",
     "length", "integer", "octal-read", "sum", "power", "truth", "hex-text", "octal-text", "binary-text", "base",
     "stem", "suffix", "suffixed", "beside", "normal", "root", "subpath", "path-parts", "address", "supernet",
-    "packed", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
+    "packed", "pattern", "replace-pattern", "by-pattern", "by-delimited", "replace-lua", "matched", "match-of",
+    "match-lua", "halves", "halves-last", "partition", "partition-last", "before", "behind", "before-last",
+    "behind-last", "place", "place-last", "begins", "ends", "holds", "equals", "parsed-path", "url-path", "url-decoded",
+    "replace-once", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments

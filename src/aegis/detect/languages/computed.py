@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import posixpath
+import urllib.parse
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
+from aegis.core.patterns import Lazy, foreign
 from aegis.detect.languages.followed import (
     HOLE,
     MAX_CHARS,
     MAX_ITEMS,
     MAX_TEXTS,
+    PATTERN,
     UNKNOWN,
     FollowedValue,
+    object_of,
     repeated,
     sliced,
 )
 from aegis.detect.languages.numeric import (
     Values,
+    address,
     counted,
     integer,
     is_sign,
     length,
     number_of,
+    number_text,
     octal_read,
     operated,
     range_of,
+    supernet,
     total,
+    truth,
     truth_of,
 )
+
+_GROUP: Final = Lazy(r"[$\\]\{?(\d)\}?")  # what a replacement names of what was found
 
 # Texts
 
@@ -224,6 +233,98 @@ def _times(every: Values) -> FollowedValue:
     return repeated(every[0], str(max(number, 0))) if number is not None else UNKNOWN
 
 
+# Patterns, and what a text is cut at
+
+
+def _patterned(every: Values, place: int) -> tuple[Any, list[FollowedValue]]:
+    """The pattern among values, which begins with its sign or stands at a place, and the texts beside it."""
+    at = next((at for at, one in enumerate(every) if one.texts[:1] and one.texts[0][:1] == PATTERN), place)
+    others = [*every[:at], *every[at + 1 :]]
+    if not _is_text(every, at) or not all(text.isascii() for one in every for text in one.texts):
+        return None, others
+    return foreign(every[at].texts[0].lstrip(PATTERN)), others
+
+
+def replaced(every: Values, place: int, *, behind: bool = False, once: bool = False) -> FollowedValue:
+    """A text with what a pattern finds in it replaced; `behind` says that the text stands behind what is put in."""
+    found, others = _patterned(every, place)
+    if found is None or len(others) < 2 or not others[1].texts:
+        return UNKNOWN
+    text, new = others[1::-1] if behind else others[:2]
+    once = once or any(one.texts[:1] and one.texts[0][:2] == 2 * PATTERN for one in every)
+
+    def put(match: Any) -> str:
+        groups = ("", *match.groups())
+        return str(_GROUP.sub(lambda one: (groups[int(one.group(1)) :] or ("",))[0] or "", new.texts[0]))
+
+    return _texts(lambda one: str(found.sub(put, one, int(once))))([text])
+
+
+def _matched(every: Values, place: int) -> FollowedValue:
+    """What a pattern finds in a text, with its groups behind it; as a text the first of these."""
+    found, others = _patterned(every, place)
+    hit = None if found is None or not others or not others[0].known else found.search(others[0].known[0])
+    if hit is None:
+        return UNKNOWN
+    groups = tuple(FollowedValue((one or "",)) for one in (hit.group(), *hit.groups()))
+    return FollowedValue(groups[:2][-1].texts, groups[:MAX_ITEMS])
+
+
+def written_pattern(written: str, *, once: bool = False) -> FollowedValue:
+    """A pattern that is written out between two signs, with flags behind it; `once` where these do not say more."""
+    body, _, flags = written[1:].rpartition({"(": ")", "{": "}", "[": "]"}.get(written[:1], written[:1]))
+    return FollowedValue((f"{PATTERN * (1 + (once and 'g' not in flags))}{'(?i)' if 'i' in flags else ''}{body}",))
+
+
+def _delimited(every: Values) -> Values:
+    return [written_pattern(every[0].known[0]), *every[1:]] if every and every[0].known else every
+
+
+def _of_lua(every: Values) -> Values:
+    """A text and a pattern of Lua, in which another sign quotes."""
+    plain = _texts(lambda text: text.replace("%a", "[A-Za-z]").replace("%", "\\"))
+    return [*every[:1], plain(every[1:2]), *every[2:]]
+
+
+def _of_two(function: Callable[[str, str], FollowedValue]) -> Callable[[Values], FollowedValue]:
+    """A function of two texts that are surely known."""
+
+    def made(every: Values) -> FollowedValue:
+        sure = [len(one.texts) == 1 and HOLE not in one.texts[0] and not one.members for one in every[:2]]
+        return function(every[0].texts[0], every[1].texts[0]) if sure == [True, True] and every[1].known else UNKNOWN
+
+    return made
+
+
+def _cut_at(parts: tuple[str, ...]) -> FollowedValue:
+    items = tuple(FollowedValue((one,)) for one in parts)
+    return FollowedValue((), items, tuple((f"={at}", item) for at, item in enumerate(items)))
+
+
+def _holds(every: Values) -> FollowedValue:
+    """Whether a text has another in it, or a list has it as an item."""
+    listed = [item.texts for item in every[0].items] if every else []
+    if not listed or len(every) < 2:
+        return _of_two(lambda text, other: truth(other in text))(every)
+    return truth(every[1].texts in listed) if all(len(one) == 1 for one in [*listed, every[1].texts]) else UNKNOWN
+
+
+def _parsed_path(every: Values) -> FollowedValue:
+    """A path by its parts, as Node and PHP name them."""
+    text = every[0].known[0] if every and every[0].known else ""
+    folder, base = posixpath.split(text.rstrip("/"))
+    named = {"root": text[: text.startswith("/")], "dir": folder, "base": base, "name": _stem(base)}
+    scheme, _, rest = text.rpartition("://")
+    named |= {"dirname": folder, "basename": base, "filename": _stem(base)}
+    named |= {"scheme": scheme, "host": rest.partition("/")[0], "path": _url_path(text)} if scheme else {}
+    return object_of((name, FollowedValue((part,))) for name, part in named.items()) if text else UNKNOWN
+
+
+def _url_path(text: str) -> str:
+    """The path of a URL; every other text as it is."""
+    return f"/{text.partition('://')[2].partition('/')[2]}" if "://" in text else text
+
+
 # Paths
 
 
@@ -285,27 +386,7 @@ def path_parts(every: Values) -> FollowedValue:
     return FollowedValue((), tuple(FollowedValue((one,)) for one in parts[:MAX_ITEMS])) if parts else UNKNOWN
 
 
-# Encodings and addresses
-
-
-def _address(every: Values) -> FollowedValue:
-    number = number_of(every[0]) if every else None
-    return (
-        FollowedValue((str(ipaddress.IPv4Address(number)),))
-        if number is not None and 0 <= number < 1 << 32
-        else UNKNOWN
-    )
-
-
-def _supernet(every: Values) -> FollowedValue:
-    """The network that holds another, with the length of prefix that is given last."""
-    prefix = number_of(every[-1]) if len(every) > 1 else None
-    try:
-        net = ipaddress.ip_network(every[0].known[0], strict=False)
-        wider = net.supernet(new_prefix=prefix) if prefix is not None else net.supernet()
-        return FollowedValue((str(wider),))
-    except (ValueError, IndexError):
-        return UNKNOWN
+# Encodings
 
 
 def _packed(every: Values) -> FollowedValue:
@@ -321,22 +402,6 @@ def _packed(every: Values) -> FollowedValue:
     if way in ("C", "c", "U", "W") and numbers and all(map(is_sign, numbers)):
         return FollowedValue(("".join(chr(one or 0) for one in numbers),))
     return rest[0] if way in ("A", "a") and rest else UNKNOWN
-
-
-def _hexed(text: str) -> str:
-    return text.encode("utf-8", "replace").hex()
-
-
-def _based(text: str) -> str:
-    return base64.b64encode(text.encode("utf-8", "replace")).decode()
-
-
-def _number_text(way: str) -> Callable[[Values], FollowedValue]:
-    def made(every: Values) -> FollowedValue:
-        number = number_of(every[0]) if every else None
-        return FollowedValue((format(number, way),)) if number is not None else UNKNOWN
-
-    return made
 
 
 COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
@@ -385,9 +450,9 @@ COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
     "sum": total,
     "power": lambda every: (operated("**", every[0], every[1]) or UNKNOWN) if len(every) > 1 else UNKNOWN,
     "truth": truth_of,
-    "hex-text": _number_text("x"),
-    "octal-text": _number_text("o"),
-    "binary-text": _number_text("b"),
+    "hex-text": number_text("x"),
+    "octal-text": number_text("o"),
+    "binary-text": number_text("b"),
     "base": _named_base,
     "stem": _texts(_stem),
     "suffix": _texts(lambda text: posixpath.splitext(_base(text))[1]),
@@ -397,9 +462,34 @@ COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
     "root": _texts(lambda text: "/" if text.startswith("/") else text[:3] if text[1:2] == ":" else ""),
     "subpath": _subpath,
     "path-parts": path_parts,
-    "address": _address,
-    "supernet": _supernet,
+    "address": address,
+    "supernet": supernet,
     "packed": _packed,
-    "to-hex": _texts(_hexed),
-    "to-base64": _texts(_based),
+    "pattern": _texts(lambda text: f"{PATTERN}{text}"),
+    "replace-pattern": lambda every: replaced(every, 1),
+    "by-pattern": lambda every: replaced(every, 0, behind=True),
+    "by-delimited": lambda every: replaced(_delimited(every), 0, behind=True),
+    "replace-lua": lambda every: replaced(_of_lua(every), 1),
+    "matched": lambda every: _matched(every, 0),
+    "match-of": lambda every: _matched(every, 1),
+    "match-lua": lambda every: _matched(_of_lua(every), 1),
+    "halves": _of_two(lambda text, sign: _cut_at(text.partition(sign)[::2])),
+    "halves-last": _of_two(lambda text, sign: _cut_at(text.rpartition(sign)[::2])),
+    "partition": _of_two(lambda text, sign: _cut_at(text.partition(sign))),
+    "partition-last": _of_two(lambda text, sign: _cut_at(text.rpartition(sign))),
+    "before": _of_two(lambda text, sign: FollowedValue((text.partition(sign)[0],))),
+    "behind": _of_two(lambda text, sign: FollowedValue((text.partition(sign)[2] if sign in text else text,))),
+    "before-last": _of_two(lambda text, sign: FollowedValue((text.rpartition(sign)[0] if sign in text else text,))),
+    "behind-last": _of_two(lambda text, sign: FollowedValue((text.rpartition(sign)[2],))),
+    "place": _of_two(lambda text, sign: counted(text.find(sign))),
+    "place-last": _of_two(lambda text, sign: counted(text.rfind(sign))),
+    "begins": _of_two(lambda text, other: truth(text.startswith(other))),
+    "ends": _of_two(lambda text, other: truth(text.endswith(other))),
+    "equals": _of_two(lambda text, other: truth(text == other)),
+    "holds": _holds,
+    "parsed-path": _parsed_path,
+    "url-path": _texts(_url_path),
+    "url-decoded": _texts(urllib.parse.unquote),
+    "to-hex": _texts(lambda text: text.encode("utf-8", "replace").hex()),
+    "to-base64": _texts(lambda text: base64.b64encode(text.encode("utf-8", "replace")).decode()),
 }

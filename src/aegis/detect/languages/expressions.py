@@ -18,13 +18,19 @@ _ENDS: Final = frozenset({
     "in", "do", "then", "as", "is", "else", "if", "for", "while", "until", "let", "val", "var", "local", "case", "end",
 })  # fmt: skip
 DEFINES: Final = frozenset({"fn", "fun", "func", "def", "function", "defp", "sub", "macro"})
-_JOINS: Final[Mapping[str, str]] = {"?:": "??", "??": "??", "or": "||", "||": "||", "/": "/", "%": "%"}
+_JOINS: Final[Mapping[str, str]] = {
+    "?:": "??", "??": "??", "or": "||", "||": "||", "/": "/", "%": "%", "&&": "&&", "and": "&&", "==": "==", "!=": "!=",
+    "~=": "!=",
+}  # fmt: skip
 # Operations of numbers, by how tightly they bind; of what is none they leave the first side as it is.
 _BINDS: Final[Mapping[str, int]] = {
     "|": 0, "^": 1, "xor": 1, "&": 2, "and": 2, "<<": 3, "shl": 3, "shr": 3, "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
 _TIGHTEST: Final = 9
 _PLACES: Final = frozenset("0123")  # of members that have no names
+CHOICES: Final = frozenset({"if", "when", "match", "switch"})
+FAR: Final = 200  # signs of a function's body, or of a choice, that are looked at
+MOST_NAMES: Final = 8  # that the parts of one value get, and values that one is chosen of
 _ARROWS: Final = frozenset({"->", "=>"})
 _ESCAPED: Final = Lazy(r"\\(.)")
 _LONGEST_PREFIX: Final = 3
@@ -280,9 +286,38 @@ class Expressions(Signs):
         if after in _ARROWS and after not in self._members:
             body, behind = self._body(at + 2, len(self.words), depth)
             return self._of_lambda(body, [self._make("identifier", at, at + 1)], self._at[at]), behind
+        if word in CHOICES and depth < _DEEPEST:
+            return self._chosen(at, depth + 1)
         if word in _ENDS:
             return None, at
         return self._make("identifier", at, at + 1), at + 1
+
+    def _chosen(self, at: int, depth: int) -> tuple[SignNode | None, int]:
+        """What a choice between values may be: `if (x) "a" else "b"`, `when (x) { 1 -> "a" }`, `match x { 1 => 2 }`."""
+        is_if = self._word(at) == "if"
+        opens = at + 1
+        while opens < min(at + FAR, len(self.words)) and self._word(opens) != "{":
+            if self._word(opens) == "(":
+                opens = self._pair[opens]
+                if is_if and self._word(opens + 1) != "{":
+                    break
+            opens += 1
+        arms: list[SignNode | None] = []
+        after = at
+        if is_if:
+            value, after = self._body(opens + (self._word(opens) == ")"), len(self.words), depth)
+            arms.append(value)
+            if self._word(after) == "else":
+                value, after = self._body(after + 1, len(self.words), depth)
+                arms.append(value)
+        elif self._word(opens) == "{":
+            one, closes, after = opens + 1, min(self._pair[opens], opens + FAR), self._pair[opens] + 1
+            while one < min(closes, len(self.words)) and len(arms) < MOST_NAMES:
+                if self._word(one) in _ARROWS:
+                    arms.append(self._body(one + 1, len(self.words), depth)[0])
+                one = self._pair[one] + 1 if self._word(one) in ("(", "[", "{") else one + 1
+        told = [self._filled(SignNode("else", "", self._at[at]), {}, (arm,)) for arm in arms if arm is not None]
+        return (self._filled(SignNode("case", "", self._at[at]), {}, told), after) if told else (None, at)
 
     def _body(self, at: int, end: int, depth: int) -> tuple[SignNode | None, int]:
         if self._word(at) == "{":

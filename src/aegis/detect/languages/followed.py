@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
 
 HOLE: Final = "\x1a"  # stands for text that comes from outside
+PATTERN: Final = "\x1d"  # begins a text that is a pattern; twice one that is looked for once
 WITHIN: Final = "\x1f"  # between a part of a value and a part of that
 MAX_TEXTS: Final = 8  # that one expression is followed to
 MAX_ITEMS: Final = 64  # of one list
@@ -65,6 +66,11 @@ class FollowedValue(NamedTuple):
             at = int(first)
             return self.items[at].part(rest, whole_too=True) if at < len(self.items) else UNKNOWN
         return self if (whole_too and not (self.items or self.members)) or first.startswith("=") else UNKNOWN
+
+
+def object_of(members: Iterable[tuple[str, FollowedValue]]) -> FollowedValue:
+    """An object by its members, of which the last with a name counts."""
+    return FollowedValue((HOLE,), (), tuple(islice(dict(members).items(), MAX_ITEMS)))
 
 
 UNKNOWN: Final = FollowedValue((HOLE,))

@@ -11,6 +11,7 @@ NAMES: Final = frozenset({
 BINARY: Final = frozenset({"binary_operator", "binary_expression", "binary", "infix_expression", "boolean_operator"})
 LISTS: Final = frozenset({
     "list", "tuple", "set", "array", "array_creation_expression", "string_array", "literal_value", "array_initializer",
+    "symbol_array",
     "initializer_expression", "collection_expression", "list_expression", "expression_list", "argument_list",
     "implicit_array_creation_expression", "arguments", "right_assignment_list", "tuple_expression",
     "anonymous_array_expression",

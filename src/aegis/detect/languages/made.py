@@ -73,6 +73,21 @@ _LIST_FIRST: Final = frozenset({"lapply", "sapply", "vapply", "map_chr", "purrr.
 _EACH_OF: Final = frozenset(
     {*_LIST_FIRST, "map", "collect", "filter", "do.call", "select", "Select", "flat_map", "flatMap"}
 )
+_LEAVES_OUT: Final = frozenset({"reject", "filterNot", "filter_not"})
+_KEEPS_ALL: Final = _LEAVES_OUT | {
+    "filter",
+    "select",
+    "Where",
+    "where",
+    "find_all",
+    "findAll",
+    "array_filter",
+    "Filter",
+}
+_KEEPS: Final = _KEEPS_ALL | {
+    "find", "first", "firstOrNull", "First", "FirstOrDefault", "Single", "SingleOrDefault", "detect", "last", "Last",
+    "lastOrNull", "LastOrDefault", "findLast", "single",
+}  # fmt: skip
 _COMMAS: Final[Mapping[CodeLanguage, str]] = {"javascript": "join", "typescript": "join"}  # that join by one unasked
 _FOLDS: Final = frozenset({"reduce", "inject", "fold", "functools.reduce", "array_reduce", "Reduce", "Aggregate"})
 
@@ -87,6 +102,9 @@ class CallResults:
 
     def __call__(self, parts: Called, scope: NameScope) -> FollowedValue | None:
         """The value of a call; `None` where nothing is known of it."""
+        kept = self._kept(parts, scope) if parts.name in _KEEPS and (parts.arguments or parts.block) else None
+        if kept is not None:
+            return kept
         calls = self._language in _CALLS_BARE and parts.name in self._names.functions
         if parts.is_name and self._names.fields.get(parts.name):  # a class, whose members may be gone over
             fields = {field: scope.named(f"{parts.name}.{field}") for field in self._names.fields[parts.name]}
@@ -194,6 +212,23 @@ class CallResults:
             return None
         return FollowedValue((), tuple(make(makes, [item]) for item in items))
 
+    def _kept(self, parts: Called, scope: NameScope) -> FollowedValue | None:
+        """The items of a list that a function lets through, or one of them; `None` where that is not known of all."""
+        given = [*parts.arguments[:2], *([] if parts.block is None else [parts.block])]
+        functions = [own for one in given if parameters(own := self._names.functions.get(text_of(one), one))]
+        others = [
+            one for one in (*given, parts.receiver) if one is not None and text_of(one) not in map(text_of, functions)
+        ]
+        results = results_of(functions[0]).nodes if functions else ()
+        if len(results) != 1 or not others:
+            return None
+        items = scope.value(others[0]).items
+        met = [scope.lets_through({parameters(functions[0])[0]: item}, results[0]) for item in items]
+        kept = [item for item, one in zip(items, met, strict=True) if one is not (parts.name in _LEAVES_OUT)]
+        if not kept or None in met:
+            return None
+        return FollowedValue((), tuple(kept)) if parts.name in _KEEPS_ALL else kept[-(parts.name[:1] in "lL")]
+
     def _folded(self, parts: Called, functions: Sequence[Node], scope: NameScope) -> FollowedValue | None:
         """What becomes of a list whose items are put together one after another."""
         function = next((one for one in functions if parameters(one)), None)
@@ -220,7 +255,9 @@ class CallResults:
         for argument in parts.arguments:
             if argument.type not in KEYWORDS:
                 value = scope.value(argument)
-                spread = argument.type in _SPREAD or (argument.type == "array" and self._language == "perl")
+                spread = argument.type in _SPREAD or (
+                    argument.type == "array" and self._language == "perl" and makes != "popped"
+                )
                 given += value.items if spread and value.items else (value,)
         every = [scope.value(parts.receiver), *given] if method and parts.receiver is not None else given
         if makes == "environment":
@@ -233,7 +270,9 @@ class CallResults:
             every = [*every, FollowedValue((",",))]
         if makes in ORDERS:
             return ordered(makes, every, [*parts.arguments, *([] if parts.block is None else [parts.block])])
-        plainly = self._language in _JOINS_PLAINLY or self._names.full(parts)[0].endswith("path.join")
+        plainly = (self._language in _JOINS_PLAINLY and parts.name != "resolve") or self._names.full(parts)[0].endswith(
+            "path.join"
+        )
         return make(
             makes, every, plainly=plainly and self._language != "python", method=method, named=self._named(parts, scope)
         )

@@ -10,19 +10,22 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from typing import Final
 
+from aegis.core.patterns import foreign
 from aegis.detect.languages.calls import Makes
-from aegis.detect.languages.computed import COMPUTED
+from aegis.detect.languages.computed import COMPUTED, replaced
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
     MAX_CHARS,
     MAX_ITEMS,
     MAX_TEXTS,
+    PATTERN,
     UNKNOWN,
     FollowedValue,
     chosen_of,
     filled,
     join_paths,
+    object_of,
     sliced,
     texts_of,
 )
@@ -93,6 +96,8 @@ def make(
         )
     if makes == "or":
         return first if first.known else every[-1]
+    if makes == "added" and first.members:
+        return object_of(member for one in every for member in one.members)
     if makes == "added":
         more = [item for one in every[1:] for item in (one.items or (one,))]
         return FollowedValue((), (*first.items, *more)[:MAX_ITEMS])
@@ -133,19 +138,22 @@ def make(
     if makes == "members":
         told = [pair.items for pair in first.items if len(pair.items) > 1 and pair.items[0].texts]
         members = [member for one in every for member in one.members] + [(one[0].texts[0], one[1]) for one in told]
-        return FollowedValue((HOLE,), (), (*members, *(() if named is None else named.members))[:MAX_ITEMS])
+        return object_of((*members, *(() if named is None else named.members)))
     if makes == "alternating":
         pairs = zip(every[::2], every[1::2], strict=False)
         return FollowedValue((HOLE,), (), tuple((key.texts[0], value) for key, value in pairs if key.texts))
     if makes == "json":
         return _read_json(first)
-    if makes in ("replace", "replace-in") and len(every) == 3:
-        if not method and makes == "replace":  # what is looked for comes first
+    if makes.startswith("replace") and any(PATTERN in text for one in every for text in one.texts[:1]):
+        return replaced(every, 1, once=makes == "replace-once")
+    if makes.startswith("replace") and len(every) == 3:
+        if not method and makes != "replace-in":  # what is looked for comes first
             every = (every[2], every[0], every[1])
             first = every[0]
         new = every[2].texts[:1]
-        replaced = [one.replace(old, other) for one in first.texts for old in every[1].known for other in new]
-        return FollowedValue(tuple(replaced[:MAX_TEXTS]) or (HOLE,))
+        often = 1 if makes == "replace-once" else -1
+        texts = [one.replace(old, other, often) for one in first.texts for old in every[1].known for other in new]
+        return FollowedValue(tuple(texts[:MAX_TEXTS]) or (HOLE,))
     glue = () if named is None else (*named.member("collapse").known, *named.member("sep").known)
     if makes == "concat" and glue:  # of R
         texts = [(item.texts or (HOLE,))[0] for one in every for item in (one.items or (one,))]
@@ -157,7 +165,7 @@ def make(
         makes = "split"
     if makes == "split":
         sign = every[1].texts[0] if len(every) > 1 and every[1].texts else None
-        words = (word for text in first.known[:1] for word in (text if sign == "" else text.split(sign)))
+        words = (word for text in first.known[:1] for word in _words(text, sign))
         return FollowedValue((), tuple(FollowedValue((word,)) for word in islice(words, MAX_ITEMS)))
     if makes == "codes":
         return decoded(
@@ -178,14 +186,26 @@ def make(
         return FollowedValue((), first.items[::-1])
     if makes in ("base64", "base32", "hex", "rot13", "reversed"):
         return decoded(first, makes)
+    if makes == "first" and len(every) > 1 and number_of(every[1]) is not None:
+        return COMPUTED["taken"](every)
     if makes == "first":
         return first.items[0] if first.items else first
     if makes == "part":
         return sliced(first, ":".join([(*value.known, "")[0] for value in every[1:3]] + [""] * (len(every) == 2)))
+    if makes == "member" and len(every) == 1:  # of an optional value
+        return first
     if makes == "member" and len(every) > 1 and every[1].known:
         found = COMPUTED["at"](every[:2]) if first.items else first.member(every[1].known[0])
         return found if found.known or found.items or len(every) < 3 else every[2]
     return first if makes == "codec" else UNKNOWN
+
+
+def _words(text: str, sign: str | None) -> Sequence[str]:
+    """The parts of a text between signs; one that is not in it may be a pattern."""
+    found = foreign(sign.lstrip(PATTERN)) if sign and sign not in text and text.isascii() else None
+    if found is not None:
+        return [word or "" for word in found.split(text)]
+    return text if sign == "" else text.split(sign)
 
 
 _LISTS_MADE: Final[frozenset[Makes]] = frozenset({"numbered", "zipped", "entries", "keys", "crossed"})

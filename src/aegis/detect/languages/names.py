@@ -42,6 +42,7 @@ from aegis.detect.languages.syntax import (
     canonical,
     code_words,
     text_of,
+    unwrapped,
 )
 
 _PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)*$")
@@ -92,6 +93,7 @@ _WRITTEN: Final = _TEXTS | _OBJECTS | {
     "int_literal", "integer_literal", "not_operator", "unary", "unary_expression", "unary_op_expression",
     "prefix_unary_expression", "composite_literal", "true_literal", "false_literal",
 }  # fmt: skip
+_HOLDING: Final = _OBJECTS | {"array", "list", "composite_literal"}
 _ITEM: Final = Lazy(r"^([$@]?\w+)\[\s*([\"'`:]?[$\w]+[\"'`]?)\s*\]$")
 _CALLS_ITSELF: Final = frozenset({"call", "apply", "()", "bind"})
 _LONGEST_PARAMETERS: Final = 400  # characters of the parameters of a function whose names may be given anything
@@ -100,7 +102,7 @@ _MOST_FIELDS: Final = 64  # of all classes of a text
 _MOST_GIVEN: Final = 8  # values that one of them gets
 _WORD: Final = Lazy(r"[A-Za-z_]\w*")
 _QUOTES: Final = "'\"`:"
-_PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent", "insert"})
+_PUTS: Final = frozenset({"put", "set", "store", "setProperty", "putIfAbsent", "insert", "setdefault"})
 _DEFINES: Final = frozenset({"define", "const_set", "setattr", "instance_variable_set"})
 _MEMBERS: Final = ("self.", "this.", "$this.")
 _OWN_BY_NAME: Final[frozenset[CodeLanguage]] = frozenset({"java", "csharp"})  # that name members without their owner
@@ -149,7 +151,7 @@ class ProgramNames:
         self.told: set[str] = set()  # last parts of names that are given what is written out
         for node in nodes.get("assign", ()):
             value, name_node = right_of(node), left_of(node)
-            if value is not None and name_node is not None and value.type in _OBJECTS:
+            if value is not None and name_node is not None and value.type in _HOLDING:
                 self._take_items(text_of(name_node)[:LONGEST_REFERENCE], value)
             if value is not None and name_node is not None and value.type in _WRITTEN:
                 self.told.update(code_words(text_of(name_node)[:LONGEST_REFERENCE]))
@@ -182,13 +184,15 @@ class ProgramNames:
 
     def _take_items(self, owner: str, held: Node) -> None:
         """Take the functions that an object of the text holds: `{"wipe": shutil.rmtree, "list": lambda p: ...}`."""
-        for pair in held.named_children[:_MOST_FIELDS]:
+        for at, pair in enumerate((held.child_by_field_name("body") or held).named_children[:_MOST_FIELDS]):
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
-            if key is None and pair.named_child_count == 2:
-                key, value = pair.named_children
-            if key is None or value is None:
-                continue
-            full = f"{owner}.{text_of(key).strip(_QUOTES)}"
+            if key is None and pair.named_child_count == 2 and pair.type not in REFERENCES:
+                key, value = map(unwrapped, pair.named_children)
+            value = unwrapped(pair) if value is None else value
+            full = f"{owner}.{at if key is None else text_of(key).strip(_QUOTES)}"
+            if self._language == "php" and value.type in _TEXTS:  # whose functions are called by their names
+                self.aliases.setdefault(full, unquoted(text_of(value)))
+                self._held_names = True
             if value.type in LAMBDAS:
                 self.functions.setdefault(full, value)
                 self._items = True
@@ -225,7 +229,7 @@ class ProgramNames:
             return own  # of Go, where nothing but its name says so
         if parts.receiver is None or text_of(parts.receiver) in _OWN or self._is_own(parts.receiver):
             return own
-        if self._language in PLAIN and (text_of(parts.receiver) in self._classes or self._language == "lua"):
+        if text_of(parts.receiver) in self._classes or self._language == "lua":
             return own  # `Config::of("/etc")`, `config:path()`
         return None
 
@@ -334,6 +338,11 @@ class ProgramNames:
                 self._bind_given(own, parts, node, names)
                 for parameter in parameters(own, "receiver") if parts.receiver is not None else ():
                     names[parameter].append(BoundName(parameter, parts.receiver or node, node, given=True))
+        function = node.child_by_field_name("function")
+        while function is not None and function.type == "parenthesized_expression":
+            function = function.named_children[0] if function.named_child_count else None
+        if function is not None and function.type in LAMBDAS:  # that is called where it is written
+            self._bind_given(function, called(node), node, names)
         if name in _PUTS and (len(given := arguments_of(node)) == 2):  # `map.put("key", value)`
             key = f"{canonical(text_of(called(node).receiver))}[{text_of(given[0])[:80].strip(_QUOTES)}]"
             names[key].append(BoundName(key, given[1], node))

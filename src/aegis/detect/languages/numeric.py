@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -134,3 +135,31 @@ def range_of(every: Values, *, inclusive: bool = False) -> FollowedValue:
 def each_of(every: Values) -> Sequence[FollowedValue]:
     """The items of one list, else what is given one by one."""
     return every[0].items if len(every) == 1 and every[0].items else every
+
+
+def address(every: Values) -> FollowedValue:
+    number = number_of(every[0]) if every else None
+    return (
+        FollowedValue((str(ipaddress.IPv4Address(number)),))
+        if number is not None and 0 <= number < 1 << 32
+        else UNKNOWN
+    )
+
+
+def supernet(every: Values) -> FollowedValue:
+    """The network that holds another, with the length of prefix that is given last."""
+    prefix = number_of(every[-1]) if len(every) > 1 else None
+    try:
+        net = ipaddress.ip_network(every[0].known[0], strict=False)
+        wider = net.supernet(new_prefix=prefix) if prefix is not None else net.supernet()
+        return FollowedValue((str(wider),))
+    except (ValueError, IndexError):
+        return UNKNOWN
+
+
+def number_text(way: str) -> Callable[[Values], FollowedValue]:
+    def made(every: Values) -> FollowedValue:
+        number = number_of(every[0]) if every else None
+        return FollowedValue((format(number, way),)) if number is not None else UNKNOWN
+
+    return made

@@ -19,6 +19,7 @@ from aegis.detect.languages.followed import (
     chosen_of,
     filled,
     join_paths,
+    object_of,
     repeated,
     sliced,
     texts_of,
@@ -72,6 +73,8 @@ class Operations(ABC):
             if one.items or other.items:
                 return FollowedValue((), (*one.items, *other.items)[:MAX_ITEMS])
             return self._joined(one, other)
+        if sign == "|" and one.members and other.members:
+            return object_of((*one.members, *other.members))
         if sign == "/":
             return join_paths([one, other])
         if sign == "%":

@@ -20,7 +20,7 @@ from aegis.detect.facts import Effort
 from aegis.detect.grammar import Captures, captures
 from aegis.detect.languages.calls import Writing, calls_of
 from aegis.detect.languages.declared import HOLDS, Declarations
-from aegis.detect.languages.expressions import AFTER, DEFINES, MOST_PARTS, PIPES
+from aegis.detect.languages.expressions import AFTER, CHOICES, DEFINES, FAR, MOST_NAMES, MOST_PARTS, PIPES
 from aegis.detect.languages.names import ADDS, EACH
 from aegis.detect.languages.service_calls import asks_service
 from aegis.detect.languages.signs import BRACKETS, NAME, SIGN, STRING
@@ -39,9 +39,7 @@ _OWN: Final = Lazy(
     r"\b(?:fn|fun|func|def|function|defp)\s+(?:\w+[.:])?(\w+)|(?m)^\s*(?:local\s+|val\s+|let\s+)?([\w.]+)\s*(?:=|<-)\s*(?:function\s*\(|\\\(|\{|\()"
 )
 _OF_TYPES: Final = frozenset({":", "extends", "with", "implements"})  # before the name of a type
-_FAR: Final = 200  # signs of a function's body in which what it gives back is looked for
 _ENDS_NAMES: Final = frozenset({"=", "{", "(", ";", ",", "}", ")", "<-"})
-_MOST_NAMES: Final = 8  # that the parts of one value get, and values that one is chosen of
 _ALIAS: Final = Lazy(r"(?m)^\s*(?:(?:local|val|let|var|const)\s+)?(\w+)\s*(?:=|<-)\s*(?:\w+(?:\.|::))+\w+\s*$")
 _CLASS: Final = Lazy(r"\b(?:class|object|struct|enum)\s+(\w+)")
 _DECLARES: Final = frozenset({"let", "val", "var", "local", "const", "final", "auto"})
@@ -228,7 +226,7 @@ class _Reader(Declarations):
         end = self._header_end(at + 1) if declared >= 0 and is_asked else len(self.words)
 
         def read() -> NodeParts:
-            value = self._chosen(at + 1) or self._expression(at + 1, end, 0)[0]
+            value = self._expression(at + 1, end, 0)[0]
             left = self._make("identifier", start, before + 1)
             return ({"left": left} if value is None else {"left": left, "right": value}), ()
 
@@ -238,11 +236,11 @@ class _Reader(Declarations):
         """The signs of several names that get the parts of one value: `val (a, b) =`, `local a, b =`, `a, b =`."""
         opens = self._pair.get(at - 1, -1) if self._word(at - 1) == ")" else -1
         if opens > 0 and self._word(opens - 1) in _DECLARES:
-            inside = range(opens + 1, min(at - 1, opens + _FAR))
-            return [one for one in inside if self._is_name(one) and self.words[one] != "mut"][:_MOST_NAMES]
+            inside = range(opens + 1, min(at - 1, opens + FAR))
+            return [one for one in inside if self._is_name(one) and self.words[one] != "mut"][:MOST_NAMES]
         found: list[int] = []
         one = at - 1
-        while self._is_name(one) and len(found) < _MOST_NAMES:
+        while self._is_name(one) and len(found) < MOST_NAMES:
             found.insert(0, one)
             if self._word(one - 1) != ",":
                 break
@@ -273,40 +271,6 @@ class _Reader(Declarations):
 
         return self._make("assignment", names[0], at + 1, read)
 
-    def _chosen(self, at: int) -> SignNode | None:
-        """What a choice between values may be: `if (x) "a" else "b"`, `when (x) { 1 -> "a" }`, `match x { 1 => 2 }`."""
-        word = self._word(at)
-        if word not in ("if", "when", "match", "switch"):
-            return None
-        opens = at + 1
-        while opens < min(at + _FAR, len(self.words)) and self._word(opens) != "{":
-            if self._word(opens) == "(":
-                opens = self._pair[opens]
-                if word == "if" and self._word(opens + 1) != "{":
-                    break
-            opens += 1
-        arms: list[SignNode | None] = []
-        if word == "if":
-            value, after = self._arm(opens + (self._word(opens) == ")"))
-            arms.append(value)
-            if self._word(after) == "else":
-                arms.append(self._arm(after + 1)[0])
-        elif self._word(opens) == "{":
-            one, closes = opens + 1, min(self._pair[opens], opens + _FAR)
-            while one < min(closes, len(self.words)) and len(arms) < _MOST_NAMES:
-                if self._word(one) in ("->", "=>"):
-                    arms.append(self._arm(one + 1)[0])
-                one = self._pair[one] + 1 if self._word(one) in ("(", "[", "{") else one + 1
-        start = self._at[at]
-        told = [self._filled(SignNode("else", "", start), {}, (arm,)) for arm in arms if arm is not None]
-        return self._filled(SignNode("case", "", start), {}, told) if told else None
-
-    def _arm(self, at: int) -> tuple[SignNode | None, int]:
-        """One of the values, alone or between braces, and the sign behind it."""
-        if self._word(at) == "{":
-            return self._expression(at + 1, self._pair[at], 1)[0], self._pair[at] + 1
-        return self._expression(at, len(self.words), 1)
-
     def _loop(self, at: int) -> SignNode | None:
         """The last name that a loop binds, and what it goes over."""
         for one in range(at + 1, min(at + 16, len(self.words))):
@@ -321,7 +285,7 @@ class _Reader(Declarations):
                     names = [place for place in range(at + 1, one) if self._is_name(place)]
                     name = self._make("identifier", one - 1, one)
                     if len(names) > 1 and any(self._word(place) == "," for place in range(at + 1, one)):
-                        parts = [self._make("identifier", place, place + 1) for place in names[:_MOST_NAMES]]
+                        parts = [self._make("identifier", place, place + 1) for place in names[:MOST_NAMES]]
                         name = self._filled(SignNode("tuple_pattern", "", self._at[at]), {}, parts)
                     return ({"left": name} if value is None else {"left": name, "right": value}), ()
 
@@ -387,7 +351,7 @@ class _Reader(Declarations):
             }, ()
 
         ends = behind
-        for one in range(behind, min(behind + _FAR, len(self.words))):
+        for one in range(behind, min(behind + FAR, len(self.words))):
             word = self._word(one)
             if word == "{":
                 ends = self._pair[one] if ends == behind else ends
@@ -406,22 +370,22 @@ class _Reader(Declarations):
             end += 1
         if self._word(end) == "{":
             closes = self._pair[end]
-            chosen = self._chosen(end + 1)
+            chosen = self._expression(end + 1, closes, 1)[0] if self._word(end + 1) in CHOICES else None
             if chosen is not None:
                 return chosen
             found, after = self._expression(end + 1, closes, 1)
             if found is not None and after >= closes:
                 return found
-            last = next((one for one in range(min(closes, end + _FAR) - 1, end, -1) if self._word(one) == ";"), -1)
-            if last > 0 and closes <= end + _FAR and self._word(last + 1) != "return" and last + 1 < closes:
+            last = next((one for one in range(min(closes, end + FAR) - 1, end, -1) if self._word(one) == ";"), -1)
+            if last > 0 and closes <= end + FAR and self._word(last + 1) != "return" and last + 1 < closes:
                 found, after = self._expression(last + 1, closes, 1)
                 if found is not None and after >= closes:
                     return found
         elif self._word(end) == "=":
-            return self._chosen(end + 1) or self._expression(end + 1, len(self.words), 1)[0]
-        for one in range(end, min(end + _FAR, len(self.words))):
+            return self._expression(end + 1, len(self.words), 1)[0]
+        for one in range(end, min(end + FAR, len(self.words))):
             if self.words[one] == "return":
-                return self._chosen(one + 1) or self._expression(one + 1, len(self.words), 1)[0]
+                return self._expression(one + 1, len(self.words), 1)[0]
             if self._word(one).lower() in DEFINES:
                 break
         return None

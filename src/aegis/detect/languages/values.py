@@ -26,7 +26,7 @@ from aegis.detect.languages.bindings import (
     within,
 )
 from aegis.detect.languages.branches import Conditions, branch_of, is_outside, unreached
-from aegis.detect.languages.computed import COMPUTED
+from aegis.detect.languages.computed import COMPUTED, written_pattern
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -37,6 +37,7 @@ from aegis.detect.languages.followed import (
     FollowedValue,
     chosen_of,
     escaped,
+    object_of,
     texts_of,
     union,
     unquoted,
@@ -84,6 +85,8 @@ MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds 
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
 
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
+_ONCE: Final[frozenset[CodeLanguage]] = frozenset({"javascript", "typescript"})  # whose patterns say that they go on
+_Parts = Sequence[tuple[str, str]]
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
 
@@ -105,6 +108,11 @@ class NameScope(Operations):
         self._steps, self._open, self._here = MAX_STEPS, 0, 0
         self._language = language
         self._conditions = Conditions(self.value, self.bounds_of, language)
+
+    def lets_through(self, given: Mapping[str, FollowedValue], node: Node) -> bool | None:
+        """Whether a condition is met where names stand for what they are given."""
+        with self.standing_for(given):
+            return self._conditions.of(node, self._given)
 
     def unreached(self, branches: Iterable[Node]) -> list[tuple[int, int]]:
         """From where to where a text is never reached, by those of its choices whose condition is known."""
@@ -177,6 +185,8 @@ class NameScope(Operations):
         kind = node.type
         if kind in STRINGS and kind != "array":
             return texts_of(self._string(node, depth))
+        if kind in ("regex", "match_regexp"):
+            return written_pattern(text_of(node).removeprefix("m"), once=self._language in _ONCE)
         if kind == "heredoc_beginning":
             return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
         if kind == "concatenated_string" or kind == "chained_string":
@@ -218,7 +228,13 @@ class NameScope(Operations):
             listed, body = node.child_by_field_name("list"), node.child_by_field_name("callback")
             if listed is None or body is None:
                 return UNKNOWN
-            return self.each(self.value(listed, depth), [("$_", "")], body, depth)
+            held = self.value(listed, depth)
+            if not text_of(node).startswith("grep"):
+                return self.each(held, [("$_", "")], body, depth)
+            while body.type in ("block", "expression_statement") and body.named_child_count == 1:
+                body = body.named_children[0]
+            kept = (item for item in held.items if self.lets_through({"$_": item}, body) is not False)
+            return FollowedValue((), tuple(kept))
         if kind == "block" and node.named_child_count == 1:  # an expression alone, between braces
             return self.value(node.named_children[0], depth)
         if kind in OBJECTS or kind == "anonymous_object_creation_expression":
@@ -240,7 +256,7 @@ class NameScope(Operations):
         if kind in WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
-        if kind in ("autoquoted_bareword", "simple_symbol", "hash_key_symbol"):
+        if kind in ("autoquoted_bareword", "bare_symbol", "simple_symbol", "hash_key_symbol"):
             return FollowedValue((text_of(node).strip(":"),))
         if kind in LITERALS:
             return FollowedValue((text_of(node).lower(),), number=kind in NUMBERS)
@@ -306,19 +322,19 @@ class NameScope(Operations):
         if body is None or name is None or listed is None:
             return UNKNOWN
         parts = [(text_of(one.node), one.part) for one in parts_of(name)]
-        return self.each(self.value(listed, depth), parts, body, depth)
+        tests = [one.named_children[0] for one in node.named_children if one.type == "if_clause"]
+        return self.each(self.value(listed, depth), parts, body, depth, tests)
 
     def each(
-        self, listed: FollowedValue, named: Sequence[tuple[str, str]], body: Node, depth: int = 0
+        self, listed: FollowedValue, named: _Parts, body: Node, depth: int = 0, tests: Sequence[Node] = ()
     ) -> FollowedValue:
         """What an expression makes of each item of a list, or of each character of a text; `named` are the names that
-        it is given, each with the part of the item that it is.
+        it is given, each with the part of the item that it is. Items that surely fail one of the `tests` are left out.
         """
         items = listed.items or tuple(FollowedValue((char,)) for text in listed.known[:1] for char in text)
-        made = tuple(
-            self.value_with({name: item.part(part, whole_too=not part) for name, part in named}, body, depth)
-            for item in items[:MAX_ITEMS]
-        )
+        given = [{name: item.part(part, whole_too=not part) for name, part in named} for item in items[:MAX_ITEMS]]
+        kept = [one for one in given if all(self.lets_through(one, test) is not False for test in tests)]
+        made = tuple(self.value_with(one, body, depth) for one in kept)
         return FollowedValue((), made) if made else UNKNOWN
 
     def _name(self, name: str, node: Node, depth: int) -> FollowedValue:
@@ -434,7 +450,7 @@ class NameScope(Operations):
                 names = node.type == "dictionary" and key.type in NAMES  # of Python, whose keys are expressions
                 known = self.value(key, depth).known if key.type in STRINGS or names else (text_of(key).strip("'\":"),)
                 members.append((known[0] if known else "", self.value(value, depth)))
-        return FollowedValue((HOLE,), (), tuple(members[:MAX_ITEMS]))
+        return object_of(members)
 
     def _member(self, node: Node, depth: int) -> FollowedValue:
         whole = canonical(text_of(node))
@@ -448,7 +464,7 @@ class NameScope(Operations):
             return made
         held, name = self.value(owner, depth), text_of(last)
         is_name = name in _NAME_OF and (held.texts == ANY_NAME or held.known[:1] in ROOTS)
-        return held if is_name else held.member(name)
+        return held if is_name else held.part(name, whole_too=False)
 
     def _item(self, node: Node, depth: int) -> FollowedValue:
         children = node.named_children

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import re2
 
-from aegis.core.patterns import Lazy
+from aegis.core.patterns import Lazy, foreign
 from aegis.detect.shell.heredocs import literal
 
 # A use of a variable: its name, or in braces `#` or `!`, name, index and what is done with the value.
@@ -124,7 +124,7 @@ def _replaced(text: str, operator: str) -> str:
     pattern, _, instead = operator[2 if every else 1 :].replace("\\/", "\0").partition("/")
     lead, end = ("^", "") if pattern[:1] == "#" else ("", "$") if pattern[:1] == "%" else ("", "")
     pattern = literal((pattern[1:] if lead or end else pattern).replace("\0", "/"))
-    found = _compile(f"(?s){lead}{_pattern(pattern)}{end}") if pattern else None
+    found = foreign(f"(?s){lead}{_pattern(pattern)}{end}") if pattern else None
     instead = literal(instead.replace("\0", "/")).replace("\\", "\\\\")
     return text if found is None else str(found.sub(instead, text, 0 if every else 1))
 
@@ -148,18 +148,7 @@ def _pattern(written: str, *, lazy: bool = False) -> str:
     return "".join(out)
 
 
-_QUIET: Final = re2.Options()
-_QUIET.log_errors = False
-
-
-def _compile(pattern: str) -> Any:
-    try:
-        return re2.compile(pattern, _QUIET)
-    except re2.error:
-        return None
-
-
 def _compiled(pattern: str, text: str) -> Any:
     """The match of a pattern with a text, `None` where there is none."""
-    compiled = _compile(pattern)
+    compiled = foreign(pattern)
     return None if compiled is None else compiled.match(text)

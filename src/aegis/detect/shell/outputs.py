@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-import re2
-
-from aegis.core.patterns import Lazy
+from aegis.core.patterns import Lazy, foreign
 from aegis.detect.files import EMPTY, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow
 from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.edits import substitutes
@@ -313,8 +311,6 @@ def _edited(args: Sequence[str], stdin: FileFlow, read: Read) -> FileFlow:
     return flow.with_text(text)
 
 
-_QUIET: Final = re2.Options()
-_QUIET.log_errors = False
 # What a backslash means in a basic expression is what none means in an extended one (POSIX.1-2017, 9.3.3).
 _SWAPPED: Final = Lazy(r"\\?[(){}+?|]")
 
@@ -325,10 +321,7 @@ def _pattern(written: str, *, extended: bool, ignores_case: bool) -> Any:
         written = str(
             _SWAPPED.sub(lambda found: found.group()[-1] if len(found.group()) > 1 else f"\\{found.group()}", written)
         )
-    try:
-        return re2.compile(f"(?i){written}" if ignores_case else written, _QUIET)
-    except re2.error:
-        return None
+    return foreign(f"(?i){written}" if ignores_case else written)
 
 
 _BACK: Final = Lazy(r"\\([0-9])|\\(.)|&")
