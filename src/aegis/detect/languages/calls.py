@@ -36,6 +36,7 @@ Makes = Literal[
     "packed", "pattern", "replace-pattern", "by-pattern", "by-delimited", "replace-lua", "matched", "match-of",
     "match-lua", "halves", "halves-last", "partition", "partition-last", "before", "behind", "before-last",
     "behind-last", "place", "place-last", "begins", "ends", "holds", "equals", "parsed-path", "url-path", "url-decoded",
+    "prefix-length",
     "replace-once", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]

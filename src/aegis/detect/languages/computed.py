@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import posixpath
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -40,6 +40,9 @@ from aegis.detect.languages.numeric import (
     truth_of,
 )
 
+_LONGEST_PATTERN: Final = 120
+_LONGEST_PATTERNED: Final = 400  # characters of a text
+_OFTEN: Final = Lazy(r"\{\d*,?\d{2}")
 _GROUP: Final = Lazy(r"[$\\]\{?(\d)\}?")  # what a replacement names of what was found
 
 # Texts
@@ -240,9 +243,21 @@ def _patterned(every: Values, place: int) -> tuple[Any, list[FollowedValue]]:
     """The pattern among values, which begins with its sign or stands at a place, and the texts beside it."""
     at = next((at for at, one in enumerate(every) if one.texts[:1] and one.texts[0][:1] == PATTERN), place)
     others = [*every[:at], *every[at + 1 :]]
-    if not _is_text(every, at) or not all(text.isascii() for one in every for text in one.texts):
-        return None, others
-    return foreign(every[at].texts[0].lstrip(PATTERN)), others
+    texts = [text for one in others for text in one.texts]
+    return compiled(every[at].texts[0], texts) if _is_text(every, at) else None, others
+
+
+def compiled(pattern: str, texts: Sequence[str]) -> Any:
+    """A pattern that a program applies to texts; `None` for one that is none, or costs more than a glance."""
+    is_dear = (
+        not pattern.isascii()
+        or len(pattern) > _LONGEST_PATTERN
+        or pattern.count("{") > 1
+        or _OFTEN.search(pattern) is not None
+    )
+    if is_dear or any(len(text) > _LONGEST_PATTERNED or not text.isascii() for text in texts):
+        return None
+    return foreign(pattern.lstrip(PATTERN))
 
 
 def replaced(every: Values, place: int, *, behind: bool = False, once: bool = False) -> FollowedValue:
@@ -405,74 +420,37 @@ def _packed(every: Values) -> FollowedValue:
 
 
 COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
-    "upper": _texts(str.upper),
-    "capital": _texts(lambda text: text[:1].upper() + text[1:]),
+    "upper": _texts(str.upper), "capital": _texts(lambda text: text[:1].upper() + text[1:]),
     "small-first": _texts(lambda text: text[:1].lower() + text[1:]),
     "trimmed": _with_text(lambda text, signs: text.strip(signs)),
     "trimmed-front": _with_text(lambda text, signs: text.lstrip(signs)),
     "trimmed-end": _with_text(lambda text, signs: text.rstrip(signs)),
     "without-front": _with_text(lambda text, other: text.removeprefix(other or "")),
     "without-end": _with_text(lambda text, other: text.removesuffix(other or "")),
-    "swapped-case": _texts(str.swapcase),
-    "swapped": _swapped,
-    "padded-front": lambda every: _padded(every, str.rjust),
-    "padded-end": lambda every: _padded(every, str.ljust),
-    "zeroed": lambda every: _padded(every, str.rjust, "0"),
-    "repeated": _times,
-    "chars": signs_of,
-    "bytes": _bytes,
-    "letters": _letters,
-    "code": _code,
-    "at": _at,
+    "swapped-case": _texts(str.swapcase), "swapped": _swapped, "padded-front": lambda every: _padded(every, str.rjust),
+    "padded-end": lambda every: _padded(every, str.ljust), "zeroed": lambda every: _padded(every, str.rjust, "0"),
+    "repeated": _times, "chars": signs_of, "bytes": _bytes, "letters": _letters, "code": _code, "at": _at,
     "at-place": lambda every: _at(every, base=1),
-    "last": lambda every: _at([*every[:1], counted(-1)]) if every else UNKNOWN,
-    "popped": _popped,
-    "cut": _part,
-    "cut-place": lambda every: _part(every, base=1),
-    "counted-part": lambda every: _part(every, counts=True),
-    "counted-place": lambda every: _part(every, base=1, counts=True),
-    "taken": lambda every: _cut(every, ":{}"),
-    "dropped": lambda every: _cut(every, "{}:"),
-    "taken-last": lambda every: _cut(every, "-{}:"),
-    "dropped-last": lambda every: _cut(every, ":-{}"),
-    "gathered": _gathered,
+    "last": lambda every: _at([*every[:1], counted(-1)]) if every else UNKNOWN, "popped": _popped, "cut": _part,
+    "cut-place": lambda every: _part(every, base=1), "counted-part": lambda every: _part(every, counts=True),
+    "counted-place": lambda every: _part(every, base=1, counts=True), "taken": lambda every: _cut(every, ":{}"),
+    "dropped": lambda every: _cut(every, "{}:"), "taken-last": lambda every: _cut(every, "-{}:"),
+    "dropped-last": lambda every: _cut(every, ":-{}"), "gathered": _gathered,
     "copied": lambda every: every[0] if len(every) == 1 and every[0].items else FollowedValue((), tuple(every)),
-    "unique": _unique,
-    "flat": _flat,
-    "compact": _compact,
-    "alike": _same_for_all,
-    "filled": _filled_list,
-    "range": range_of,
-    "range-to": lambda every: range_of(every, inclusive=True),
-    "length": length,
-    "integer": integer,
-    "octal-read": octal_read,
-    "sum": total,
+    "unique": _unique, "flat": _flat, "compact": _compact, "alike": _same_for_all, "filled": _filled_list,
+    "range": range_of, "range-to": lambda every: range_of(every, inclusive=True), "length": length, "integer": integer,
+    "octal-read": octal_read, "sum": total,
     "power": lambda every: (operated("**", every[0], every[1]) or UNKNOWN) if len(every) > 1 else UNKNOWN,
-    "truth": truth_of,
-    "hex-text": number_text("x"),
-    "octal-text": number_text("o"),
-    "binary-text": number_text("b"),
-    "base": _named_base,
-    "stem": _texts(_stem),
-    "suffix": _texts(lambda text: posixpath.splitext(_base(text))[1]),
-    "suffixed": _suffixed,
-    "beside": _beside,
-    "normal": _texts(normal),
+    "truth": truth_of, "hex-text": number_text("x"), "octal-text": number_text("o"), "binary-text": number_text("b"),
+    "base": _named_base, "stem": _texts(_stem), "suffix": _texts(lambda text: posixpath.splitext(_base(text))[1]),
+    "suffixed": _suffixed, "beside": _beside, "normal": _texts(normal),
     "root": _texts(lambda text: "/" if text.startswith("/") else text[:3] if text[1:2] == ":" else ""),
-    "subpath": _subpath,
-    "path-parts": path_parts,
-    "address": address,
-    "supernet": supernet,
-    "packed": _packed,
-    "pattern": _texts(lambda text: f"{PATTERN}{text}"),
-    "replace-pattern": lambda every: replaced(every, 1),
+    "subpath": _subpath, "path-parts": path_parts, "address": address, "supernet": supernet, "packed": _packed,
+    "pattern": _texts(lambda text: f"{PATTERN}{text}"), "replace-pattern": lambda every: replaced(every, 1),
     "by-pattern": lambda every: replaced(every, 0, behind=True),
     "by-delimited": lambda every: replaced(_delimited(every), 0, behind=True),
-    "replace-lua": lambda every: replaced(_of_lua(every), 1),
-    "matched": lambda every: _matched(every, 0),
-    "match-of": lambda every: _matched(every, 1),
-    "match-lua": lambda every: _matched(_of_lua(every), 1),
+    "replace-lua": lambda every: replaced(_of_lua(every), 1), "matched": lambda every: _matched(every, 0),
+    "match-of": lambda every: _matched(every, 1), "match-lua": lambda every: _matched(_of_lua(every), 1),
     "halves": _of_two(lambda text, sign: _cut_at(text.partition(sign)[::2])),
     "halves-last": _of_two(lambda text, sign: _cut_at(text.rpartition(sign)[::2])),
     "partition": _of_two(lambda text, sign: _cut_at(text.partition(sign))),
@@ -485,11 +463,8 @@ COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
     "place-last": _of_two(lambda text, sign: counted(text.rfind(sign))),
     "begins": _of_two(lambda text, other: truth(text.startswith(other))),
     "ends": _of_two(lambda text, other: truth(text.endswith(other))),
-    "equals": _of_two(lambda text, other: truth(text == other)),
-    "holds": _holds,
-    "parsed-path": _parsed_path,
-    "url-path": _texts(_url_path),
-    "url-decoded": _texts(urllib.parse.unquote),
-    "to-hex": _texts(lambda text: text.encode("utf-8", "replace").hex()),
+    "equals": _of_two(lambda text, other: truth(text == other)), "holds": _holds, "parsed-path": _parsed_path,
+    "url-path": _texts(_url_path), "prefix-length": _texts(lambda text: text.rpartition("/")[2]),
+    "url-decoded": _texts(urllib.parse.unquote), "to-hex": _texts(lambda text: text.encode("utf-8", "replace").hex()),
     "to-base64": _texts(lambda text: base64.b64encode(text.encode("utf-8", "replace")).decode()),
-}
+}  # fmt: skip

@@ -18,7 +18,7 @@ from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
 from aegis.detect.languages.made import KEYWORDS, keyword, started
-from aegis.detect.languages.numeric import octal
+from aegis.detect.languages.numeric import is_narrow, octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
     FETCHES,
@@ -32,6 +32,7 @@ from aegis.detect.languages.requests import (
     is_empty,
     is_grave,
     looked_up,
+    only_asks,
     picked_names,
     says,
     squashed,
@@ -157,7 +158,7 @@ class _Program:
             for text in self.scope().value(node).known:
                 self._command(text)
             return
-        if self._looks_up(node):
+        if self._looks_up(node) or (self._language == "python" and only_asks(node, self.scope)):
             return
         written = called_name(node)
         last = written.lower()
@@ -176,8 +177,7 @@ class _Program:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
             self._sweep(called(node), node)
-        if last in _PUTS:
-            self._puts.append(node)
+        self._puts += [node] if last in _PUTS else []
         if last not in self._ends and not self._names.calls_item(node):
             return
         parts = called(node)
@@ -307,7 +307,8 @@ class _Program:
             elif entry.does != "delete" or not values or not all(map(is_throwaway, values)):
                 self._add(entry.does, entry.resource, entry.scope, values[0] if values else parts.name, shown)
             return
-        if entry.paths and len(parts.arguments) > 1:
+        modes = parts.arguments if entry.does == "permit" and "own" not in parts.name.lower() else ()
+        if (entry.paths and len(parts.arguments) > 1) or any(is_narrow(scope.value(one)) for one in modes):
             return
         if entry.hosts:
             for place in entry.of:

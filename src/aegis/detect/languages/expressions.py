@@ -356,7 +356,7 @@ class Expressions(Signs):
             items: list[SignNode] = []
             for start, end in self._parts(opens + 1, closes):
                 cut = next(
-                    (one for one in range(start + 1, min(start + 4, end)) if self._word(one) in (":", "=", "=>")), None
+                    (one for one in range(start + 1, min(start + 4, end)) if self._word(one) in self._keyed), None
                 )
                 if cut is None:
                     item = self._expression(start, end, depth + 1)[0]
@@ -377,7 +377,7 @@ class Expressions(Signs):
                 "parenthesized", opens, closes
             )
         keyed = parts and any(
-            self._word(one) in (":", "=", "=>") for one in range(parts[0][0] + 1, min(parts[0][0] + 4, parts[0][1]))
+            self._word(one) in self._keyed for one in range(parts[0][0] + 1, min(parts[0][0] + 4, parts[0][1]))
         )
         return self._make("object" if keyed else "list", opens, closes + 1, read)
 

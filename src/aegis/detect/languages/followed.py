@@ -166,6 +166,34 @@ def folded(text: str, language: str) -> str:
     return text
 
 
+_CALL: Final = r"([A-Z]\w*)\s*(\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\"|\([^()]{0,80}\))*\))"
+ENUMERATION: Final = (
+    rf"\benum\s+(\w+)[^{{}};]{{0,80}}\{{((?:\s*{_CALL},?)+)\s*;"  # of Java, with what makes each constant
+)
+_GIVEN: Final = Lazy(r"(^|[\s,])(\w+)\s*=\s*")
+_CONSTANTS: Final = Lazy(_CALL)
+
+
+def closed(match: Any) -> str:
+    """The head of a `try` of Java as C# writes it: each resource is used, and closed behind the block."""
+    resources = (one.strip() for one in match.group(1).split(";"))
+    return "".join(f"using ({one}) " for one in resources if one) + "{"
+
+
+def object_with(match: Any) -> str:
+    """An enumeration of TypeScript as an object."""
+    members = _GIVEN.sub(r"\1\2: ", match.group(2))
+    return f"const {match.group(1)} = {{{members}}}"
+
+
+def constants_of(match: Any) -> str:
+    """An enumeration of Java as a class with its constants, each alone and all of them."""
+    name = match.group(1)
+    made = [(one.group(1), f"new {name}{one.group(2)}") for one in _CONSTANTS.finditer(match.group(2))]
+    alone = " ".join(f"static {name} {key} = {call};" for key, call in made)
+    return f"class {name} {{ {alone} static {name}[] values = {{ {', '.join(call for _, call in made)} }};"
+
+
 def _joined(match: Any) -> str:
     whole: str = match.group()
     pieces = _LITERALS.findall(whole)

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
-from typing import Final
+from typing import Final, cast
 
 from tree_sitter import Node
 
@@ -23,10 +24,10 @@ from aegis.detect.languages.followed import (
     union,
 )
 from aegis.detect.languages.makes import make, variable
-from aegis.detect.languages.names import ProgramNames
+from aegis.detect.languages.names import BUILDS, ProgramNames
 from aegis.detect.languages.ordering import ORDERS, ordered
 from aegis.detect.languages.requests import is_broad_test
-from aegis.detect.languages.syntax import Called, CodeLanguage, canonical, text_of
+from aegis.detect.languages.syntax import Called, CodeLanguage, SignNode, canonical, text_of
 from aegis.detect.languages.values import NameScope
 from aegis.detect.shell.keys import HIVES
 
@@ -75,15 +76,8 @@ _EACH_OF: Final = frozenset(
 )
 _LEAVES_OUT: Final = frozenset({"reject", "filterNot", "filter_not"})
 _KEEPS_ALL: Final = _LEAVES_OUT | {
-    "filter",
-    "select",
-    "Where",
-    "where",
-    "find_all",
-    "findAll",
-    "array_filter",
-    "Filter",
-}
+    "filter", "select", "Where", "where", "find_all", "findAll", "array_filter", "Filter",
+}  # fmt: skip
 _KEEPS: Final = _KEEPS_ALL | {
     "find", "first", "firstOrNull", "First", "FirstOrDefault", "Single", "SingleOrDefault", "detect", "last", "Last",
     "lastOrNull", "LastOrDefault", "findLast", "single",
@@ -102,6 +96,8 @@ class CallResults:
 
     def __call__(self, parts: Called, scope: NameScope) -> FollowedValue | None:
         """The value of a call; `None` where nothing is known of it."""
+        if parts.name in BUILDS and parts.arguments and self._language == "kotlin":
+            return scope.value(cast("Node", SignNode("identifier", parts.name, parts.arguments[-1].end_byte)))
         kept = self._kept(parts, scope) if parts.name in _KEEPS and (parts.arguments or parts.block) else None
         if kept is not None:
             return kept
@@ -169,8 +165,16 @@ class CallResults:
     def _created(self, name: str, parts: Called, scope: NameScope) -> FollowedValue:
         """An object of a class of the program: its members as the class says, else as the call gives them."""
         fields = self._names.fields.get(name, ())
-        members = {field: scope.named(f"{name}.{field}") for field in fields}
         plain = [one for one in parts.arguments if one.type not in KEYWORDS]
+        own = self._names.functions.get(name)
+        given = dict(zip(parameters(own), map(scope.value, plain), strict=False)) if own is not None else {}
+        given |= dict(self._named(parts, scope).members) if given else {}
+        members: dict[str, FollowedValue] = {}
+        for field in fields:
+            bounds = () if own is None else scope.bounds_of(f"{name}.{field}")
+            inside = any(own.start_byte <= one.whole.start_byte < own.end_byte for one in bounds if own is not None)
+            with scope.standing_for(given) if inside else nullcontext():  # as this call gives it
+                members[field] = scope.named(f"{name}.{field}")
         if name not in self._names.functions:  # without a function that makes it, fields are given in their order
             members.update((field, scope.value(one)) for field, one in zip(fields, plain, strict=False))
             members.update(self._named(parts, scope).members)

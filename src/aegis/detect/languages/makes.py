@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, product
 from typing import Final
 
-from aegis.core.patterns import foreign
 from aegis.detect.languages.calls import Makes
-from aegis.detect.languages.computed import COMPUTED, replaced
+from aegis.detect.languages.computed import COMPUTED, compiled, replaced
 from aegis.detect.languages.followed import (
     ANY_NAME,
     HOLE,
@@ -202,7 +201,7 @@ def make(
 
 def _words(text: str, sign: str | None) -> Sequence[str]:
     """The parts of a text between signs; one that is not in it may be a pattern."""
-    found = foreign(sign.lstrip(PATTERN)) if sign and sign not in text and text.isascii() else None
+    found = compiled(sign, [text]) if sign and sign not in text else None
     if found is not None:
         return [word or "" for word in found.split(text)]
     return text if sign == "" else text.split(sign)

@@ -49,24 +49,11 @@ _PLAIN_NAME: Final = Lazy(r"^[$@]?[A-Za-z_][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][
 _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__construct"})
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
-ADDS: Final = frozenset(
-    {
-        "append",
-        "push",
-        "unshift",
-        "prepend",
-        "extend",
-        "Add",
-        "add",
-        "addAll",
-        "AddRange",
-        "Append",
-        "AppendLine",
-        "concat",
-        "arg",
-        "args",
-    }
-)
+ADDS: Final = frozenset({
+    "append", "push", "unshift", "prepend", "extend", "Add", "add", "addAll", "AddRange", "Append",
+    "AppendLine", "concat", "arg", "args",
+})  # fmt: skip
+BUILDS: Final[Mapping[str, Literal["text", "list"]]] = {"buildList": "list", "buildString": "text"}
 _FRONTS: Final = frozenset({"unshift", "prepend"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _WALKS: Final = frozenset({"Walk", "WalkDir"})
@@ -109,9 +96,7 @@ _OWN_BY_NAME: Final[frozenset[CodeLanguage]] = frozenset({"java", "csharp"})  # 
 _ADDED_TO: Final = frozenset({"identifier", "member_access_expression", "member_expression", "attribute"})
 _RECORD_MAKERS: Final = frozenset({"new", "define", "namedtuple"})
 _RECORDS: Final = frozenset({"Struct.new", "Data.define", "namedtuple", "collections.namedtuple"})  # make a class
-_LISTS_FOR: Final = frozenset(
-    {"each_child", "foreach", "glob", "each_entry", "find"}
-)  # `Dir.foreach(path) { |name| ... }`
+_LISTS_FOR: Final = frozenset({"each_child", "foreach", "glob", "each_entry", "find"})  # `Dir.foreach(path) { |name| }`
 
 
 class ProgramNames:
@@ -304,7 +289,10 @@ class ProgramNames:
                         names[plain.partition(".")[2]].append(one)
         for node in self._nodes.get("call", ())[: self._most]:
             self._bind_parameters(node, names)
-        given = [key for key in names if key.startswith((*_MEMBERS, "@"))][:_MOST_FIELDS]
+        bare = self._language in _OWN_BY_NAME
+        given = [key for key in names if key.startswith((*_MEMBERS, "@")) or (bare and key.isidentifier())][
+            :_MOST_FIELDS
+        ]
         for node in list(self._nodes.get("class", ()))[:_MOST_CLASSES]:
             self._take_fields(node, given, names)
         for several in names.values():
@@ -360,6 +348,9 @@ class ProgramNames:
             owner = parts.receiver
             while owner is not None and owner.type not in _ADDED_TO and called_name(owner) in ADDS:
                 owner = called(owner).receiver
+            if owner is None and self._language == "kotlin" and parts.arguments:  # `buildList { add("x") }`
+                for built in BUILDS:
+                    names[built].append(BoundName(built, parts.arguments[0], node, adds=True, begins=BUILDS[built]))
             if owner is not None and owner.type in _ADDED_TO and len(parts.arguments) == 1:
                 listed = canonical(text_of(owner)[:LONGEST_REFERENCE])
                 begins: Literal["", "text", "list"] = (

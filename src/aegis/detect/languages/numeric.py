@@ -57,6 +57,11 @@ def octal(value: FollowedValue) -> tuple[str, ...]:
     return () if number is None or number < 0 else (f"0o{number:o}",)
 
 
+def is_narrow(value: FollowedValue) -> bool:
+    """Whether a mode lets nobody but its owner write a file, and others do nothing with it."""
+    return any(not int(mode, 8) & 0o4027 for mode in octal(value))
+
+
 _OPERATIONS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "|": operator.or_, "&": operator.and_,
     "^": operator.xor, ">>": operator.rshift, "<<": operator.lshift, "//": operator.floordiv, "/": operator.floordiv,

@@ -105,8 +105,9 @@ class Operations(ABC):
         if node.type not in MEMBERS and node.type not in SUBSCRIPTS:
             return False
         owner, last = member_parts(node)
+        is_given = owner is not None and bool(self._given.get(text_of(owner), UNKNOWN).members)
         held = None if owner is None else self._conditions.stands_for(owner, self._given)
-        if owner is None or last is None or held is None or held.type not in WRITTEN_OUT:
+        if owner is None or last is None or not (is_given or (held is not None and held.type in WRITTEN_OUT)):
             return False
         names = (text_of(last),) if node.type in MEMBERS else self.value(last).known
         told = dict(self.value(owner).members)

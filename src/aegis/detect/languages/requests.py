@@ -156,6 +156,12 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
     return " ".join(line)
 
 
+def only_asks(node: Node, scope: Callable[[], NameScope]) -> bool:
+    """Whether a request to a cloud says that nothing is to be done; the library refuses that where it means nothing."""
+    named = (one for one in arguments_of(node) if one.type == "keyword_argument" and text_of(one).startswith("DryRun"))
+    return any(scope().value(one.named_children[-1]).texts == ("true",) for one in named)
+
+
 def _in_full(value: Node, scope: NameScope) -> str:
     """A value as it is written, and behind it what the names in it stand for."""
     followed = scope.value(value)

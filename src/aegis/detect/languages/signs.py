@@ -37,6 +37,7 @@ class Signs:
         self._pair: dict[int, int] = {}
         self._calls: dict[int, SignNode] = {}  # by the sign that is the name of what is called
         self._members = frozenset({".", "?.", "::", *written.members})
+        self._keyed = frozenset({":", "=", "=>"}) - self._members  # between a key and its value
         self._split()
 
     # Signs

@@ -13,7 +13,7 @@ from tree_sitter import Language, Node, Query
 
 from aegis.core.patterns import Lazy
 from aegis.detect.grammar import Grammar
-from aegis.detect.languages.followed import folded
+from aegis.detect.languages.followed import ENUMERATION, closed, constants_of, folded, object_with
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
@@ -104,8 +104,9 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
 # kilobytes of broken text, without a step that shows it.
 _SPOKEN["java"] = _SPOKEN["csharp"]
 LANGUAGES: Final[tuple[CodeLanguage, ...]] = (*_SPOKEN, *sorted(PLAIN))
-_TRY: Final = Lazy(r"\btry\s*\(([^{}]{1,800}?)\)\s*\{")
 _JAVA: Final = (
+    (Lazy(r"\btry\s*\(([^{}]{1,800}?)\)\s*\{"), closed),
+    (Lazy(ENUMERATION), constants_of),
     (Lazy(r"(^|[\s(,;=!])(base|params|ref|event|lock|object)([\s.,;)=])"), r"\1\2_\3"),  # words of C#
     (Lazy(r"\bfor\s*\(\s*(?:final\s+)?[\w<>\[\], ?]{1,80}\s+(\w+)\s*:"), r"foreach (var \1 in "),
     (Lazy(r"\bfinal\s+"), ""),
@@ -114,6 +115,11 @@ _JAVA: Final = (
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
     (Lazy(r"(\w)::([a-z]\w*)"), r"\1.\2"),
 )
+_RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
+    "java": _JAVA,
+    "typescript": ((Lazy(r"\b(?:const\s+)?enum\s+(\w+)\s*\{([^{}]*)\}"), object_with),),
+    "php": ((Lazy(r"\benum\s+(\w+)(?:\s*:\s*\w+)?"), r"class \1"), (Lazy(r"\bcase\s+(\w+)\s*="), r"const \1 =")),
+}
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
 _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
@@ -239,15 +245,11 @@ def _told_shell(match: Any) -> str:
     return f"get_ipython().system({json.dumps(match.group(1))})"
 
 
-def _closed(match: Any) -> str:
-    """The head of a `try` of Java as C# writes it: each resource is used, and closed behind the block."""
-    resources = (one.strip() for one in match.group(1).split(";"))
-    return "".join(f"using ({one}) " for one in resources if one) + "{"
-
-
 def spelled(text: str, language: CodeLanguage) -> str:
     """The text as the grammar of its language reads it, with literals that are joined as one."""
     text = folded(text, language)
+    for pattern, other in _RESPELLED.get(language, ()):
+        text = str(pattern.sub(other, text))
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
     if language == "python" and ("!" in text or "%%" in text):
@@ -255,10 +257,6 @@ def spelled(text: str, language: CodeLanguage) -> str:
         return str(_SHELL_LINE.sub(_told_shell, text))
     if language == "csharp":
         return text.replace("?.", ".")  # what is done where there is something to do it to
-    if language == "java":
-        text = _TRY.sub(_closed, text)
-        for pattern, other in _JAVA:
-            text = pattern.sub(other, text)
     return text
 
 

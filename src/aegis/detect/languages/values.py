@@ -85,7 +85,6 @@ MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds 
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
 
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
-_ONCE: Final[frozenset[CodeLanguage]] = frozenset({"javascript", "typescript"})  # whose patterns say that they go on
 _Parts = Sequence[tuple[str, str]]
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
@@ -186,7 +185,7 @@ class NameScope(Operations):
         if kind in STRINGS and kind != "array":
             return texts_of(self._string(node, depth))
         if kind in ("regex", "match_regexp"):
-            return written_pattern(text_of(node).removeprefix("m"), once=self._language in _ONCE)
+            return written_pattern(text_of(node).removeprefix("m"), once="script" in self._language)
         if kind == "heredoc_beginning":
             return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
         if kind == "concatenated_string" or kind == "chained_string":
@@ -228,13 +227,12 @@ class NameScope(Operations):
             listed, body = node.child_by_field_name("list"), node.child_by_field_name("callback")
             if listed is None or body is None:
                 return UNKNOWN
-            held = self.value(listed, depth)
             if not text_of(node).startswith("grep"):
-                return self.each(held, [("$_", "")], body, depth)
+                return self.each(self.value(listed, depth), [("$_", "")], body, depth)
             while body.type in ("block", "expression_statement") and body.named_child_count == 1:
                 body = body.named_children[0]
-            kept = (item for item in held.items if self.lets_through({"$_": item}, body) is not False)
-            return FollowedValue((), tuple(kept))
+            items = self.value(listed, depth).items
+            return FollowedValue((), tuple(one for one in items if self.lets_through({"$_": one}, body) is not False))
         if kind == "block" and node.named_child_count == 1:  # an expression alone, between braces
             return self.value(node.named_children[0], depth)
         if kind in OBJECTS or kind == "anonymous_object_creation_expression":
@@ -486,6 +484,8 @@ class NameScope(Operations):
         index = self.value(key, depth)
         if not index.known:
             return union(whole.items) if whole.items else UNKNOWN
+        if self._language == "r" and whole.members and not (index.number or index.known[0] in dict(whole.members)):
+            return FollowedValue(("",))  # nothing
         return COMPUTED["at-place" if self._language in FROM_ONE else "at"]([whole, index])
 
     def _container(self, owner: Node, node: Node, depth: int) -> FollowedValue:

@@ -87,8 +87,7 @@ def key_at(place: str) -> tuple[Resource, EffectScope, str] | None:
 
 def written_value(place: str, name: str, data: str) -> tuple[Resource, EffectScope, str] | None:
     """Return what a value of a key is that is written; `None` where the key is of no particular kind."""
-    for path in (f"{key_place(place)}/{name.lower()}={plain_number(data)}", key_place(place)):
-        found = key_at(path)
-        if found is not None:
-            return found
-    return None
+    whole = key_at(key_place(place))
+    found = key_at(f"{key_place(place)}/{name.lower()}={plain_number(data)}")
+    switches = _switches_on(name.lower(), plain_number(data)) and (found and found[0]) == (whole and whole[0])
+    return None if switches else found or whole
