@@ -15,7 +15,8 @@ from aegis.core.patterns import Lazy
 
 _LONGEST: Final = 2_000  # characters of a condition: longer ones are judged like any value
 _NAME: Final = r"(?:[A-Za-z_][\w.]*(?:\['\w+'\]|\[\"\w+\"\])?|`[\w ./-]+`|\[[\w ./-]+\])"
-_VALUE: Final = r"(?:'(?:[^'\\]|''|\\')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?)"
+_MOMENT: Final = r"(?i:datetime|date|timestamp|guid|uuid)\((?:[\d\s,]{4,40}|'[\w:. -]{1,40}'|\"[\w:. -]{1,40}\")\)"
+_VALUE: Final = rf"(?:'(?:[^'\\]|''|\\')*'|\"[^\"\\]*\"|-?\d[\w.:%-]*|@\w+|[A-Za-z_]\w*(?:\(\))?|{_MOMENT})"
 _LIST: Final = rf"[(\[]\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*[)\]]"
 _SIGN: Final = r"(?:===?|!=|<>|<=|>=|=|<|>|=~|~|:)"
 _WORD: Final = r"(?i:(?:not\s+)?(?:i?like|in|contains|includes|startswith|endswith|has|between|matches))"

@@ -40,6 +40,10 @@ def of_container(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     for option in members.get("securityopt", ()) if isinstance(members.get("securityopt"), list) else ():
         if str(option).endswith(("=unconfined", ":unconfined")):
             yield ResourceEffect("disable", "defence", "one", (str(option),), "", str(option))
+    rules = members.get("devicecgrouprules")
+    for rule in rules if isinstance(rules, list) else ():  # of every device, or of disks
+        if str(rule).startswith(("a", "b")) and "w" in str(rule).rpartition(" ")[2]:
+            yield _takes_over("devicecgrouprules", f"device rule {rule}")
     for path in _of_host(members):
         place = place_of(path) if path.startswith(("/", "~", "$")) or path[1:3] == ":\\" else None
         if place is not None and place.resource in _HOST_PLACES and (place.whole or place.resource != "home"):

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import is_everything
+from aegis.detect.endpoints import ON, is_everything
 from aegis.detect.permissions import is_highest
-from aegis.detect.tool_words import is_throwaway, spoken
+from aegis.detect.tool_words import is_throwaway, letters_in, spoken
 
 _SHOWN: Final = 80
 
@@ -32,15 +32,27 @@ def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         names = [str(one) for one in (indices if isinstance(indices, list) else [indices])]
         if names and not all(map(is_throwaway, names)):
             yield ResourceEffect("delete", "table", "many", tuple(names), "", f"remove_index {names[0]}"[:_SHOWN])
+    source, into = (one if isinstance(one := members.get(name), dict) else {} for name in ("source", "dest"))
+    name = str(into.get("index", ""))
+    # Into what others live on, or what the source was made beside: documents of the same number are replaced.
+    is_live = str(source.get("index")).strip("[]'").startswith((f"{name}-", f"{name}_", f"{name}."))
+    keeps = into.get("op_type") == "create" or is_throwaway(name)
+    if name and source and not keeps and (is_live or letters_in(name) & _LIVE):
+        yield ResourceEffect("write", "record", "all", (name,), "", f"reindex into {name}"[:_SHOWN])
     removed = members.get("delete")
     if isinstance(removed, dict) and is_everything(removed):  # an update of Solr
         yield ResourceEffect("delete", "record", "all", (), "", "delete")
-    deletes = members.get("deletes")
-    for one in deletes if isinstance(deletes, list) else ():
-        if isinstance(one, dict) and one.get("q") == {} and one.get("limit", 0) == 0:
-            yield ResourceEffect("delete", "record", "all", (), "", "deletes")
+    for name in ("deletes", "updates"):
+        listed = members.get(name)
+        for one in [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else ():
+            if is_everything(one.get("q")) and (one.get("multi") in ON or not one.get("limit", name == "updates")):
+                yield ResourceEffect("delete" if name == "deletes" else "write", "record", "all", (), "", name)
+    target = str(members.get("to", members.get("newname", members.get("target", ""))))
+    if members.get("droptarget") in ON and not is_throwaway(target):
+        yield ResourceEffect("delete", "table", "many", (target,), "", f"dropTarget {target}"[:_SHOWN])
 
 
+_LIVE: Final = frozenset({"prod", "production", "live"})
 # What stands beside the name of a command, which others than databases have as well.
 _BESIDE: Final = frozenset({
     "drop", "db", "$db", "database", "dbname", "databasename", "writeconcern", "comment", "lsid", "maxtimems",
@@ -57,7 +69,8 @@ def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[R
         if stage == "$merge" and isinstance(target, dict):
             target = target.get("into")
         if isinstance(target, dict) and isinstance(target.get("db"), str):
-            if target["db"] not in [arguments.get(name) for name in _DATABASES]:
+            own = [arguments[name] for name in _DATABASES if name in arguments]
+            if own and target["db"] not in own:
                 shown = f"{target['db']}.{target.get('coll', '')}"
                 if not is_throwaway(target["db"]):
                     yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")

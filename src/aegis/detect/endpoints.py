@@ -74,6 +74,8 @@ def _narrows_nothing(name: str, held: Any) -> bool:
         return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
         return held is True or (is_everything(held) if name == "bool" else _compares_itself(held))
+    if name == "range" and isinstance(held, dict):  # from before there was anything
+        return all(isinstance(one, dict) and _FROM_OLD.fullmatch(str(one)) is not None for one in held.values())
     if name == "$where":
         return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
     if not isinstance(held, dict) or len(held) != 1:
@@ -102,6 +104,7 @@ def _sign_of(name: str) -> str:
     return name.lower().removeprefix("$").removeprefix("[").removesuffix("]").removeprefix("op.")
 
 
+_FROM_OLD: Final = Lazy(r"\{'gte?': (?:0|'(?:0|19\d\d[\d:TZ.-]*)')\}")
 _UNLIKE: Final = frozenset({"ne", "not", "neq", "notequals", "isnot"})
 _ALWAYS_THERE: Final = frozenset({"email", "name", "createdAt", "created_at", "updatedAt", "updated_at"})
 
@@ -134,7 +137,7 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
             body = members.get("body")
             if body is None or is_everything(body):
                 yield _request("delete", "record", "all", path)
-            elif _only_excludes(body):
+            elif only_excludes(body):
                 yield _request("delete", "table", "many", path)
         elif last == "delete" and _deletes_a_time(members.get("body")):
             yield _request("delete", "table", "many", path)
@@ -147,7 +150,7 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
         yield _request("delete", "table", "all", index)
 
 
-def _only_excludes(body: Any) -> bool:
+def only_excludes(body: Any) -> bool:
     """Whether a query of Elasticsearch spares documents with a value and finds all others."""
     query = body.get("query") if isinstance(body, dict) else None
     joined = query.get("bool") if isinstance(query, dict) else None

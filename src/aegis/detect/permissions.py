@@ -24,9 +24,10 @@ _POWERFUL_APPLICATIONS: Final = frozenset({
 })  # fmt: skip
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
-    "public-read-write", "public-read",
+    "public-read-write", "public-read", "publicreadwrite", "publicread",
 })  # fmt: skip
 TO_EVERYBODY: Final = "for everybody"
+TRUST: Final = "trust in everybody of a shared issuer"
 # Roles that a cluster gives by itself to whoever asks what it is, and to whom.
 _SIGNED_IN: Final = ("system:authenticated",)
 _DISCOVERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -35,8 +36,8 @@ _DISCOVERS: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 _OPEN_NETS: Final = frozenset({"0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "::/0", "::/1"})
 _REACHED_BY: Final = (
-    "acl", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6", "cidrblock",
-    "sourceaddressprefix",
+    "acl", "accesscontrol", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6",
+    "cidrblock", "sourceaddressprefix",
 )  # fmt: skip
 _NETWORKS: Final = ("authorizednetworks", "masterauthorizednetworks")  # from which a server of Google's is reached
 # Members that say that everybody may reach something, and members that keep everybody from it.
@@ -96,11 +97,10 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         scope: EffectScope = "all" if reaches == ["* action", "* resource"] else "one"
         yield ResourceEffect("permit", "cloud-identity", scope, ("*",), "", f"Allow {' on '.join(reaches)}")
     if _trusts_everybody(members):
-        yield ResourceEffect("permit", "cloud-identity", "one", (), "", "trust in everybody of a shared issuer")
+        yield ResourceEffect("permit", "cloud-identity", "one", (), "", TRUST)
     principal = members.get("principal")
-    if members.get("effect") == "Allow" and (
-        principal == "*" or (isinstance(principal, dict) and "*" in map(str, principal.values()))
-    ):
+    trusted = [principal, *(principal.values() if isinstance(principal, dict) else ())]
+    if members.get("effect") == "Allow" and ("notprincipal" in members or any("*" in _listed(one) for one in trusted)):
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
     if members.get("approleid") in _POWERFUL_APPLICATIONS:
         named = str(members["approleid"])
@@ -179,6 +179,8 @@ def _reach(members: Mapping[str, Any], name: str) -> Iterator[str]:
         yield "all but some of"
     elif any(one in _ALL_NAMES for one in _listed(members.get(name))):
         yield "*"
+    elif name == "action" and any(str(one).lower() == "iam:*" for one in _listed(members.get(name))):
+        yield "all of iam"
 
 
 _BOTH: Final = 2

@@ -19,7 +19,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.extract import readable
 from aegis.detect.quick import one_of
 from aegis.detect.self_running import parsed_json
-from aegis.detect.tool_words import is_scratch, statements
+from aegis.detect.tool_words import is_scratch, is_throwaway, statements
 
 _SHOWN: Final = 80
 
@@ -31,7 +31,8 @@ def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
     for number in known.may(text):
         pattern, effect = known.each[number]
         match = pattern.search(text)
-        if match is not None and not any(map(is_scratch, filter(None, match.groups()))):
+        judged = is_throwaway if effect.resource == "database" else is_scratch
+        if match is not None and not any(map(judged, filter(None, match.groups()))):
             found.append(effect._replace(evidence=match.group().strip()[:_SHOWN]))
     return found
 
@@ -43,7 +44,7 @@ _CYPHER: Final = one_of(
 )
 _EVERY_NODE: Final = Lazy(
     r"(?is)\bmatch\s*(?:\w+\s*=\s*)?\(\s*\w*\s*\)\s*(?:-\s*\[\s*\w*\s*\]\s*-?>?\s*\(\s*\w*\s*\)\s*)?(?:optional\s+match\s[^;]{0,200}?)?(?:with\s+\w+(?:\s+limit\s+\d+)?\s+)?"
-    r"(?:call\s*\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
+    r"(?:call\s*(?:\(\s*\w*\s*\)\s*)?\{[^}]{0,200}\bdelete\b|(?:detach\s+)?delete\b)"
 )
 _NODE: Final = r"\(\s*\w*\s*(?::\s*[\w|:`]+\s*)?\)"  # of any kind or of one, whatever it holds
 _EVERY_OF_LABEL: Final = Lazy(
@@ -54,7 +55,7 @@ _SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|rem
 
 
 _ITERATED: Final = Lazy(
-    r"(?is)\biterate\s*\(\s*['\"]\s*match\s*\(\s*\w*\s*\)\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{0,200}\bdelete\b"
+    rf"(?is)\biterate\s*\(\s*['\"]\s*match\s*{_NODE}\s*return\s+\w+\s*['\"]\s*,\s*['\"][^'\"]{{0,200}}\bdelete\b"
 )
 _JOINED_TEXTS: Final = Lazy(r"'\s*\+\s*'|\"\s*\+\s*\"")
 
@@ -100,12 +101,13 @@ _ANY_TEXT: Final = Lazy(
     r"(?i)=~\s*(?:'(?:\(\?\w+\))?\.\*'|\"(?:\(\?\w+\))?\.\*\")|(?:contains|starts\s+with|ends\s+with)\s+(?:''|\"\")"
 )
 
+_NODE_IS_THERE: Final = Lazy(r"(?i)([\s(])\w+\s+is\s+not\s+null\b")  # which every node is
 _COMPARES_TEXT: Final = Lazy(r"(?i)=~|\b(?:contains|starts\s+with|ends\s+with)\b")
 
 
 def _without_idle_condition(text: str) -> str:
     """The text without a condition that holds for every node: `WHERE n.id IS NULL OR n.id IS NOT NULL`."""
-    plain = _COMPARES_TEXT.sub("LIKE", _ANY_TEXT.sub("LIKE '%'", text))
+    plain = _COMPARES_TEXT.sub("LIKE", _ANY_TEXT.sub("LIKE '%'", _NODE_IS_THERE.sub(r"\1TRUE", text)))
     match = _CONDITION.search(plain)
     if match is None:
         return text

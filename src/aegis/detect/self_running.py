@@ -222,8 +222,8 @@ def unguarded(written: Written) -> str:
 _UNLEASHED: Final = Lazy(
     r"(?i)\bbypassPermissions\b|[\"']Bash\(\s*\*?(?::\*)?\s*\)[\"']|\ballow[\"']?\s*:\s*\[[^\]]{0,300}[\"']Bash[\"']|"
     r"\bdanger-full-access\b|\bapproval_policy\s*=\s*[\"']never|\bdangerously[-_]?\w+[\"']?\s*[:=]\s*[\"']?true|"
-    r"\bautoApprove[\"']?\s*:\s*(?:true|\[\s*[\"']\*)|\b(?:yolo(?:Mode)?|disableAllHooks|enableAllProjectMcpServers)[\"']?\s*:\s*true|"
-    r"\balwaysAllow[\"']?\s*:\s*\[\s*[\"']\*|\bapproval_?mode[\"']?\s*[:=]\s*[\"'](?:yolo|full-auto|never)|"
+    r"\bautoApprove[\"']?\s*:\s*(?:true|\[\s*[\"']\*|\{\s*[\"'][/^.]*\*[/$]*[\"']\s*:\s*(?:true|\{))|\b(?:yolo(?:Mode)?|disableAllHooks|enableAllProjectMcpServers)[\"']?\s*:\s*true|"
+    r"\balwaysAllow[\"']?\s*:\s*\[\s*[\"']\*|approval_?mode[\"']?\s*[:=]\s*[\"'](?:yolo|full-auto|never)|"
     r"[\"'](?:bash|\*)[\"']\s*:\s*[\"']allow[\"']|\bskipDangerousModePermissionPrompt[\"']?\s*:\s*true"
 )
 _OF_AGENTS: Final[frozenset[Resource]] = frozenset({"agent-settings", "editor-task"})

@@ -25,7 +25,7 @@ from aegis.detect.chosen_rows import always_true, selects_all
 from aegis.detect.facts import Effort
 from aegis.detect.queries import query_effects
 from aegis.detect.resources import is_any_secret, place_of
-from aegis.detect.tool_words import is_scratch
+from aegis.detect.tool_words import is_scratch, is_throwaway
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
@@ -60,7 +60,7 @@ _FILE_NAME: Final = (
     r"'(?:file:(?://)?)?([^'?\n]{1,400})(?:\?[^'\n]{0,80})?'\s*(?:[^\s|+]|$)"  # with nothing put behind it
 )
 _FILE_READ: Final = Lazy(
-    r"(?i)\b(?:attach(?:\s+database)?(?:\s+if\s+not\s+exists)?|from|infile|read_\w+|\w+_scan|sniff_csv|file)\s*"
+    r"(?i)\b(?:attach(?:\s+database)?(?:\s+if\s+not\s+exists)?|from|infile|read_\w+|\w+_scan|sniff_csv|(?:load_|read)?file|pg_read_(?:binary_)?file)\s*"
     rf"\(?\s*\[?\s*{_FILE_NAME}"
 )
 _FILE_WRITTEN: Final = Lazy(
@@ -161,6 +161,12 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.effects.extend(inner.effects)
     facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
     facts.effects.extend(_of_files(text[:MAX_SQL]))
+    for match in islice(_BY_FILE.finditer(text[:MAX_SQL]), _MOST_FILES):
+        ran, path = match.groups()
+        filtered = None if ran is None else _FILTERED.fullmatch(ran)
+        if not (_is_data(filtered.group(1) or ".csv") if filtered is not None else _is_data(path or "")):
+            for name in ("sql.file", "sql.configures")[: 1 if path else 2]:
+                _note((name, match.group()[:_SHOWN]), facts)
     kept = _PASSWORDS.search(text[:MAX_SQL])
     if kept is not None:
         facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))
@@ -172,7 +178,8 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
         _unread(facts)
         return facts
     try:
-        statements = parse_sql(text, "tsql" if _OF_SESSION.search(text) is not None else None)
+        dialect = "tsql" if _OF_SESSION.search(text) is not None else "mysql" if "`" in text else None
+        statements = parse_sql(text, dialect)
     except SqlUnreadError:
         effort.left -= _FAILED + len(text) * _UNITS
         _unread(facts)
@@ -215,6 +222,24 @@ def _of_files(text: str) -> Iterator[ResourceEffect]:
 
 
 _MOST_FILES: Final = 32
+# Statements that run a program, or read and write a file of data, and programs that only pass on what they are given.
+_GAP: Final = r"(?:\s|/\*[^*]*\*/|--[^\n]*\n)"
+_BY_FILE: Final = Lazy(
+    rf"(?i)\b(?:from|to){_GAP}+program{_GAP}*(?:'((?:[^']|'')*)'|\$|e'|u&')|\binto{_GAP}+dumpfile\b|"
+    rf"\b(?:into{_GAP}+outfile|load{_GAP}+data{_GAP}+(?:(?:local|concurrent|low_priority){_GAP}+)*infile){_GAP}*(?:'([^'\n]*)')?"
+)
+_FILTER: Final = (
+    r"\s*(?:(?:gzip|gunzip|zcat|zstd|xz|bzip2|sort|uniq|head|tail|cut|wc|cat)(?:\s+(?:-[a-np-zA-Z0-9,=]{1,6}|\d+))*|"
+    r"curl(?:\s+-[fsS]{1,3})*\s+https?://(?:127\.0\.0\.1|localhost)(?::\d+)?/[\w./?=&-]*)\s*"
+)
+_FILTERED: Final = Lazy(rf"{_FILTER}(?:\|{_FILTER})*(?:>\s*(/[\w./-]+)\s*)?")
+_DATA: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".xml", ".gz", ".zst")
+_FILE_READERS: Final = frozenset({"load_file", "pg_read_file", "pg_read_binary_file", "readfile"})
+
+
+def _is_data(path: str) -> bool:
+    """Whether a path is that of a file of data in a place that nothing else is kept in."""
+    return path.lower().endswith(_DATA) and ".." not in path and place_of(path) is None and not is_any_secret(path)
 
 
 def _unread(facts: SqlFacts) -> None:
@@ -261,11 +286,11 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             if name in _DELAY and not (name == "randomblob" and _is_short(node)):
                 _note(("sql.delay", name), facts)
             elif name in _FILE:
-                _note(("sql.file", name), facts)
+                given = node.expressions[:1] if name in _FILE_READERS else []
+                if not (given and isinstance(given[0], exp.Literal) and _is_data(given[0].name)):
+                    _note(("sql.file", name), facts)
         elif isinstance(node, exp.Copy):
             facts.writes = True
-            if "program" in node.sql().lower():
-                _note(("sql.file", "copy program"), facts)
         elif isinstance(node, (exp.Command, exp.Grant)):
             _by_words(node.sql(), facts)
 
@@ -283,7 +308,7 @@ _MAKES_ADMIN: Final = Lazy(
     r"\balter\s+server\s+role\s+sysadmin\b|\bsp_addsrvrolemember\b"
 )
 _GIVES_ALL: Final = Lazy(
-    r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|sysdba|dba|db_owner|sysadmin|rds_superuser|"
+    r"(?is)^\s*\(?grant\s+(?:.{1,200}\son\s+\*\s*\.\s*\*|(?:superuser|postgres|sysdba|dba|db_owner|sysadmin|rds_superuser|"
     r"accountadmin|securityadmin|control\s+server|pg_\w*(?:write|execute)_server\w*|all\s+privileges\s+to)\b|"
     r"(?:all\b.{1,200}|\w{1,60}|.{0,60}\b(?:update|insert|delete|truncate)\b.{1,200})\sto\s+(?:public|everyone|'%'|\"?guest\"?)\b)"
 )
@@ -305,6 +330,8 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
             _signal("sql.destroy", node, facts)
             whole = kind in ("DATABASE", "SCHEMA")
             _effect("database" if whole else "table", "one", node, facts)
+    elif isinstance(node, exp.Update) and node.parent is None and not node.expressions:
+        return  # `UPDATE STATISTICS`: nothing is set
     elif isinstance(node, (exp.Delete, exp.Update)):
         merge = node.find_ancestor(exp.Merge) if isinstance(node.parent, exp.When) else None
         where = node.args.get("where")
@@ -319,6 +346,8 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
 def _is_scratch(node: exp.Expr) -> bool:
     """Whether a statement reaches nothing but tables of its session, or of schemas that were made to be thrown away."""
     tables = list(node.find_all(exp.Table))
+    if isinstance(node, exp.Drop) and str(node.args.get("kind")).upper() in ("SCHEMA", "DATABASE"):
+        return bool(tables) and all(is_throwaway(part.name) for table in tables for part in table.parts)
     return bool(tables) and all(
         (isinstance(table.this, exp.Identifier) and table.this.args.get("temporary") and not table.alias)
         or is_scratch(".".join(part.name for part in table.parts))

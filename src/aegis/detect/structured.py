@@ -16,8 +16,8 @@ from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import database_command, expires, stored
-from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, patched, plain
-from aegis.detect.permissions import CHANGES, TO_EVERYBODY, given_rights
+from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
+from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
@@ -49,10 +49,10 @@ may_tell: Final = one_of(
     r"(?i)privileged|\babsent\b|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
-    r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|"
+    r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|\bupdates\b|droptarget|\bdest\b|cgroup_?rules|"
     r"\$out|\$merge|remove_index|expireafterseconds|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
     r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
-    r"\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
+    r"notprincipal|\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
     r"range_?end|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
@@ -66,7 +66,7 @@ _STATEMENT: Final = 1
 _MANIFEST: Final = one_of(
     r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
 )
-_WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY)
+_WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY, TRUST)
 _MOST_DOCUMENTS: Final = 16
 
 
@@ -86,8 +86,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
         deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
         if not change.field:
-            unread = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
-            found.append(Told(change.pointer, unread))
+            found.append(Told(change.pointer, _UNREAD))
     telling = may_tell(together)
     if _FUNCTION in together:
         arguments = {
@@ -124,6 +123,7 @@ def _asked_of(arguments: Mapping[str, Any]) -> str:
     return f" {last[:_LONGEST_DEED]}"
 
 
+_UNREAD: Final = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
 _METHOD: Final = "\nmethod\n"  # the name of a member
 _UNKNOWN: Final = "VALUE"  # stands in an address for what a program puts there
 _ADDRESSES: Final = ("url", "uri", "endpoint", "path")
@@ -179,6 +179,8 @@ def _deleted(tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     if resource == "account" and wild:
         written = members[wild[0]][0]
         yield Told(f"/{escape(written)}", ResourceEffect("disable", "account", "all", ("all",), "", f"{tool} all"))
+    if "query" in words and any(only_excludes({"query": members[name][1]}) for name in _SELECTS & members.keys()):
+        yield Told("/query", ResourceEffect("delete", "table", "many", (), "", f"{tool} of all but some"))
     if resource is None or resource in ("account", "cloud-identity") or _SELECTS & members.keys():
         return
     for name in wild or sorted(_NAMED & members.keys()):
@@ -252,8 +254,6 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 
 _SWITCHED_ON: Final = Lazy(r"(?m)^[\s-]*\"?(\w{1,40})\"?\s*:\s*true\s*(?:#.*)?$")
 _TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
-
-
 _FUNCTION: Final = "Fn::"
 _PARAMETER: Final = Lazy(r"\$\{([\w:.]{1,64})\}")
 
@@ -331,6 +331,13 @@ def pod_commands(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     """What a manifest does that is given as text, of JSON or YAML."""
     documents = _documents(text)
+    if "{{" in text:
+        plays = [one for each in documents if isinstance(each, list) for one in each if isinstance(one, dict)]
+        sets = [play["vars"] for play in plays if isinstance(play.get("vars"), dict)]
+        told = {name: one for held in sets for name, one in held.items() if isinstance(one, str)}
+        for _ in range(2 if told else 0):  # variables may name others
+            text = _VARIABLE.sub(lambda found: told.get(found[1], found[0])[:_LONGEST_DEED], text)[: 8 * _LONGEST_TEXT]
+        documents = _documents(text) if told else documents
     for value in [one for document in documents for one in (document if isinstance(document, list) else [document])]:
         if isinstance(value, dict):
             if "Resources" in value:
@@ -340,6 +347,9 @@ def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
                     yield Told(pointer, effect)
+
+
+_VARIABLE: Final = Lazy(r"\{\{\s*(\w{1,64})\s*\}\}")
 
 
 def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from aegis.detect.facts import Text
@@ -63,6 +64,13 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
             flow = _decoded(value) if encoded else _flow(value)
             found.append(Written(path, flow, append=partly, sure=True))
     return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in paths)]
+
+
+def written_objects(texts: Sequence[Text], arguments: Mapping[str, Any]) -> list[Written]:
+    """What a call puts into a file of JSON as an object: `{"path": "settings.json", "values": {...}}`."""
+    paths = [text.value for text in texts if text.role == "path" and text.value.endswith((".json", ".code-workspace"))]
+    held = [value for value in arguments.values() if paths and isinstance(value, dict) and value]
+    return [Written(paths[0], _flow(json.dumps(one)[:MAX_FLOW]), append=True, sure=True) for one in held]
 
 
 # Tools whose addresses are those of servers, however short they are.

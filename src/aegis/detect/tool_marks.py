@@ -318,6 +318,8 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
     if member.pointer.count("/") > 1 and _STARTS.search(member.pointer) is not None and asked.words & _RUN:
         return  # a variable of what is started, which is read as a shell sets it
     words, kinds = member.words, kinds_of(member.words)
+    if "only" in words:  # `only_allow_merge_if_pipeline_succeeds`
+        kinds -= {"negates"}
     own = words - known.members["switches"]
     if on and "holds" in kinds and "negates" not in kinds:
         return  # `enable_purge_protection: true`
@@ -328,7 +330,7 @@ def _switched(member: Member, asked: AskedFor, on: bool, known: Vocabulary) -> I
             yield "force"
         if words & _EVERY and "any" not in kinds:
             yield "all"
-        if any("delete" in known.verbs.get(word, ()) for word in words):
+        if "softdelete" not in words and any("delete" in known.verbs.get(word, ()) for word in words):
             yield "deletes"
         if _is_highest_flag(member, known):
             yield "admin"
@@ -429,8 +431,9 @@ def _throwaway(asked: AskedFor, members: Sequence[Member], known: Vocabulary, fo
     # What has the name of the thing itself, or no name but that it is one: not the database that a table lies in.
     own = [member for member in others if member.words & asked.words]
     things = [*own, *(member for member in others if member.name in known.members["generic"])] if own else others
+    stores = [member for member in kept if own and member.name in known.members["stores"]]
     in_space = bool(spaces) and bool(asked.words & known.members["inspaces"])
-    for judged in (spaces if in_space else (), things or (spaces if "namespace" in asked.words else ())):
+    for judged in (spaces if in_space else (), stores, things or (spaces if "namespace" in asked.words else ())):
         if judged and all(is_throwaway(str(member.value)) for member in judged):
             found[_THROWAWAY] = judged[0]
             return

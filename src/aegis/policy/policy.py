@@ -305,7 +305,7 @@ class Policy:
             texts, together = facts.texts, facts.together
             # A placeholder or a reference has one of these signs; most calls have none in any string.
             if together is None or texts.limits or "{" in together or "<" in together or "$" in together:
-                pending = find_unresolved(subject.arguments, subject.roles)
+                pending = find_unresolved(subject.arguments, subject.roles, subject.tool)
                 if pending:
                     unresolved = tuple(dict.fromkeys((*incoming.unresolved, *pending)))
                     facts = structs.replace(facts, texts=structs.replace(texts, unresolved=unresolved))

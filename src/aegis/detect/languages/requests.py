@@ -45,7 +45,7 @@ FETCHES: Final = Lazy(
 _GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema|user|role|owned)\b|\bdisable\s+trigger\b|\bsession_replication_role\b|\balter\s+(?:user|role|login|system)\b|"
     r"\bset\s+global\b|\breset\s+master\b|\bpurge\s+binary\b|\bcreate\s+(?:user|role|login)\b|\bretain\s+0\s+hours\b|"
-    r"\bxp_cmdshell\b|\bto\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
+    r"\bxp_cmdshell\b|\b(?:from|to)\s+program\b|\binto\s+(?:out|dump)file\b|\bgrant\s+all\b|"
     r"\bsuperuser\b|\bdisable\s+row\s+level\b|\bgrant\s[^;]{1,200}\bto\s+public\b|\bsp_configure\b|\bdbms_rls\b|"
     r"\bload_file\s*\("
 )

@@ -196,6 +196,9 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
     for one in parts.arguments[:6]:
         if _is_object(one, scope):
             members.update(scope().value(one).members)
+        elif parts.name in _PIPED and (value := scope().value(one)).items:
+            members["pipeline"] = value
+            members["collection"] = FollowedValue(tuple(_COLLECTION.findall(text_of(parts.receiver)[-_LONGEST_OWNER:])))
     if not members or (members.get("dry_run", UNKNOWN).known == ("All",) and "namespaced" in tool):
         return None  # of Kubernetes: what is only tried
     arguments = plain(FollowedValue((), (), tuple(members.items())))
@@ -226,9 +229,14 @@ def _is_object(node: Node, scope: Callable[[], NameScope]) -> bool:
     )
 
 
+# Methods of collections that are given a list of stages, and how a collection is named.
+_PIPED: Final = frozenset({"aggregate", "Aggregate", "AggregateAsync"})
+_COLLECTION: Final = Lazy(r"[.\[(][\"'`]?([\w$-]{1,80})[\"'`]?[\])]?$")
+
+
 def _is_named(node: Node, scope: Callable[[], NameScope]) -> bool:
     """Whether a call may have arguments with names, or gives a member its value."""
-    if _SETTER.match(called_name(node)) is not None:
+    if called_name(node) in _PIPED or _SETTER.match(called_name(node)) is not None:
         return True
     listed = node.child_by_field_name("arguments")
     if listed is None:

@@ -16,7 +16,7 @@ from aegis.core.json import escape, tokens
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
-from aegis.detect.roles import argument_of
+from aegis.detect.roles import argument_of, words_of
 
 # Values that are not there yet: placeholders of templates, and references to results that are still pending.
 #
@@ -61,7 +61,13 @@ _NO_ROLES: Final[Mapping[str, TextRole]] = MappingProxyType({})
 _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 
-def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] = _NO_ROLES) -> tuple[str, ...]:
+# Programs that fill what stands in double braces by themselves, from an inventory or the values of a chart.
+_FILLS: Final = frozenset({"ansible", "helm", "playbook"})
+
+
+def find_unresolved(
+    arguments: Mapping[str, Any], roles: Mapping[str, TextRole] = _NO_ROLES, tool: str = ""
+) -> tuple[str, ...]:
     """Pointers of values that are placeholders or pending references; at most `MAX_FOUND`, in document order.
 
     `roles` are declared by the operator: where one says that a value is text, braces in it are text.
@@ -71,6 +77,7 @@ def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] 
     found: list[str] = []
     stack: list[tuple[str, Any]] = [("", arguments)]
     pointers = 0
+    fills = not _FILLS.isdisjoint(words_of(tool))
     while stack and len(found) < MAX_FOUND:
         path, value = stack.pop()
         if isinstance(value, (dict, list)):
@@ -79,7 +86,8 @@ def find_unresolved(arguments: Mapping[str, Any], roles: Mapping[str, TextRole] 
                 break  # the walk over the strings refuses such a call
         if type(value) is str:
             marked = "{" in value or "<" in value or "$" in value
-            if marked and _is_pending(path, value, roles) and not _is_filled(value, arguments):
+            own = fills and "{{" in value and "<" not in value and "$" not in value
+            if marked and not own and _is_pending(path, value, roles) and not _is_filled(value, arguments):
                 found.append(path)
         elif isinstance(value, dict):
             if len(value) == 1 and _is_reference(value):
