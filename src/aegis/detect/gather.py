@@ -45,7 +45,7 @@ from aegis.detect.roles import (
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
-from aegis.detect.tool_files import PATCHES, puts_by_name, run_by, runs_by_name, written_by, written_objects
+from aegis.detect.tool_files import PATCHES, objects_by, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -99,7 +99,9 @@ _VERBS: Final[dict[Effect, frozenset[str]]] = {
 }  # fmt: skip
 
 
-_OF_PLACE: Final = frozenset({"shell.persists", "write hook one", "write startup one"})  # where, and not what
+_OF_PLACE: Final = frozenset({  # where, and not what
+    "shell.persists", "write hook one", "write library one", "write startup one", "write trust one",
+})  # fmt: skip
 
 
 @lru_cache(maxsize=8_192)
@@ -296,7 +298,7 @@ def gather(subject: FactSubject) -> Facts:
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
-    own += written_objects(texts, given) if acts(tool) and not limits else []
+    own += () if limits else objects_by(tool, given, texts)
     found.written.extend(own)
     may_try = together is None or "dry" in together or "Dry" in together
     if not limits and not (may_try and only_tried(given, subject.schema)):

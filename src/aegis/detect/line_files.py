@@ -1,6 +1,6 @@
-"""The command lines of makefiles, tables of times and of temporary files, and manifests, with what names stand for.
+"""The command lines of makefiles, tables of times and of temporary files, manifests and keys of a registry.
 
-Sources: GNU make's manual; tmpfiles.d(5); npm's manual, `package.json vars`.
+Sources: GNU make's manual; tmpfiles.d(5); npm's manual, `package.json vars`; Microsoft's article 310516.
 """
 
 from __future__ import annotations
@@ -133,3 +133,24 @@ _TIDIES: Final = Lazy(
 def tidied(command: str) -> str:
     """The command of a container without what removes caches and logs in it."""
     return str(_TIDIES.sub(r"true\1", command))
+
+
+def of_registry(text: str) -> Iterator[str]:
+    """The commands that stand for a file of keys of Windows: `reg add` and `reg delete`."""
+    key = ""
+    for line in map(str.strip, text.splitlines()):
+        name, sign, value = line.partition("=")
+        name = "/ve" if name == "@" else f"/v {name}"
+        if line[:1] == "[":
+            key = line.strip("[]")
+            if key[:1] == "-":
+                yield f'reg delete "{key[1:]}" /f'
+        elif key and sign and value == "-":
+            yield f'reg delete "{key}" {name} /f'
+        elif key and sign and len(line) < _LONGEST_LINE:
+            number = value[6:].lstrip("0") or "0"
+            data = number if value.startswith("dword:") else value.strip('"').replace('\\"', "'").replace("\\\\", "\\")
+            yield f'reg add "{key}" {name} /d "{data}" /f'
+
+
+_LONGEST_LINE: Final = 4_096

@@ -72,7 +72,7 @@ _MOST_STARS: Final = 16  # wildcards of a pattern that is compared; one with mor
 _BRACKETS: Final = Lazy(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
 _GROUPS: Final = Lazy(r"[?@+!*]\([^()/]*\)")  # of the extended patterns of bash
 _RANGE: Final = Lazy(r"^(?:([A-Za-z])\.\.([A-Za-z])|(-?\d{1,4})\.\.(-?\d{1,4}))$")
-_ODDITY: Final = r"//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
+_ODDITY: Final = r"^/dev/fd/|//|/\.{1,2}(?:/|$)|^\.{1,2}/\.|^file:|^/proc/|::\$|\\|^~root(?:/|$)"
 _ODD: Final = one_of(_ODDITY)
 # All that a path of ASCII needs to be looked at closely: the name of a secret, or a way to spell another path.
 _NOTABLE: Final = one_of(_FILES_OF_SECRETS, _WILDCARD, _ODDITY, r"\{", _FILES_OF_SETTINGS, _COPY)
@@ -113,9 +113,11 @@ def is_secret_file(path: str) -> bool:
     notable = _NOTABLE(path)
     if not notable and path.isascii():
         return False
-    if 0 in notable and not _SETTINGS(path):
+    up = ".." in path  # where a folder is left again, only what is reached counts
+    if 0 in notable and not up and not _SETTINGS(path):
         return True
-    return any(_SECRET(name) and not (_SETTINGS(name) and _TEMPLATES(name)) for name in (path, *respelled(path)))
+    names = respelled(path) if up else (path, *respelled(path))
+    return any(_SECRET(name) and not (_SETTINGS(name) and _TEMPLATES(name)) for name in names or (path,))
 
 
 _NAMES_OF_SECRETS: Final = Lazy(
@@ -213,7 +215,9 @@ def plain_path(path: str) -> str:
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
-            if parts and parts[-1] not in _STAYS and not parts[-1].startswith("$"):
+            if absolute and parts == ["dev", "fd"]:  # a link to the open files of whoever asks (proc(5))
+                parts = ["proc", "self"]
+            elif parts and parts[-1] not in _STAYS and not parts[-1].startswith("$"):
                 parts.pop()
             elif not absolute:
                 parts.append(part)

@@ -69,11 +69,37 @@ class ResourceHosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     passes: tuple[str, ...] = ()
 
 
+class WrittenFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An example: a file with what a tool writes to it."""
+
+    path: str
+    content: str
+
+
+class FileSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """What a file does by what it says: `says` are patterns that it must hold all of, `unless` those of which none.
+
+    It is a file at one of `places` where some are named, and has one of `names`, with `*`, where some are. `commands`
+    says that the patterns are looked for in what will run of the file alone. A file that `does` nothing is told by
+    what will run of it, and not by where it lies.
+    """
+
+    does: str = ""
+    places: tuple[Resource, ...] = ()
+    names: tuple[str, ...] = ()
+    commands: bool = False
+    says: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+    found: tuple[WrittenFile, ...]
+    passes: tuple[WrittenFile, ...]
+
+
 class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of resources.
 
     `names` are variables, in small letters, with the folder that each stands for; `words` are what tools call a
-    resource in their names; `hosts` are hosts that are a resource, with everything below them.
+    resource in their names; `hosts` are hosts that are a resource, with everything below them; `settings` are what
+    files do by what they say.
     """
 
     about: str
@@ -81,6 +107,7 @@ class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     names: Mapping[str, str] = {}
     words: Mapping[Resource, tuple[str, ...]] = {}
     hosts: tuple[ResourceHosts, ...] = ()
+    settings: tuple[FileSetting, ...] = ()
 
 
 class Place(NamedTuple):

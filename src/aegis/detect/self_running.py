@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import islice, takewhile
 from typing import Any, Final
 
@@ -17,12 +17,14 @@ import orjson
 import yaml
 
 from aegis.core.effects import Resource, ResourceEffect
+from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
-from aegis.detect.line_files import of_make, of_tmpfiles, scheduled, tidied, with_package
-from aegis.detect.resources import place_of
+from aegis.detect.line_files import of_make, of_registry, of_tmpfiles, scheduled, tidied, with_package
+from aegis.detect.resources import FileSetting, builtin_resources, place_of
 from aegis.detect.tool_files import language_by_ending
+from aegis.detect.tool_words import effect_of
 
 MOST_COMMANDS: Final = 64  # of one file that are read: bounds what one write makes the analysers do
 _MOST_NODES: Final = 4_000
@@ -39,47 +41,24 @@ _RUN: Final = frozenset({
 _IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
 _PACKAGES: Final = frozenset({"composer.json", "package.json"})  # a piece of one does not say whether it is scripts
 _STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
+_TELLS: Final = frozenset({"description", "detail", "group", "id", "kind", "label", "matcher", "name", "type"})
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
-_STARTS: Final = frozenset({"startup", "hook", "task", "service", "editor-task"})
 _READ_AS: Final = (
     "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
 )  # fmt: skip
 _SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", "execstop", "run", "exec")
 
 
-# A program that lies where everybody can write, started by a file that runs by itself.
-_LOOSE_START: Final = Lazy(
-    r"(?m)(?:^|[;&|(]|\b(?:nohup|exec|bash|sh|source|setsid|sudo|env|python3?|\.))[ \t]*[\"']?"
-    r"((?:/tmp|/dev/shm|/var/tmp)/[^\s;&|\"']+)"
-)
-
-
 def gives_away(place: Resource, written: Written, language: str, programs: Sequence[str]) -> Iterator[ResourceEffect]:
     """What a written file starts, hands out or no longer guards once it runs by itself, beside what its commands do."""
     if not language:
-        if (loose := _loose_start(place, programs)) != "":
-            yield ResourceEffect("persist", place, "one", (loose,), "", loose)
         if (sent := _sends_out(place, programs)) != "":
             yield ResourceEffect("send", "repository", "one", (), "", sent)
         if _TMPFILES.search(written.path) is not None and (gone := next(filter(_OWN_WORK.search, programs), "")):
             yield ResourceEffect("delete", "home", "many", (), "", gone)
-    if (setting := _loosened(place, written)) != "":
-        yield ResourceEffect("disable", "trust", "one", (), "", setting)
-    if place == "pipeline" and _gives_secrets(written):
-        yield ResourceEffect("send", "credential", "one", (), "", written.path)
-    if place == "pipeline" and _lends_rights(written):
-        yield ResourceEffect("permit", "repository", "one", (), "", written.path)
-
-
-def _loose_start(place: Resource, programs: Sequence[str]) -> str:
-    """The program in a place that everybody can write which a file that runs by itself starts; empty for none."""
-    if place not in _STARTS:
-        return ""
-    for program in programs:
-        match = _LOOSE_START.search(program)
-        if match is not None:
-            return str(match.group(1))
-    return ""
+    for does, shown in said(place, written, programs):
+        if does:
+            yield effect_of(does)._replace(evidence=shown)
 
 
 def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
@@ -99,17 +78,26 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         if value is not None:
             own = name.endswith("devcontainer.json") and isinstance(value, dict) and _LENDS.isdisjoint(value)
             commands = list(_of_value(_in_container(value) if own else value))[:MOST_COMMANDS]
+            if name.endswith("devcontainer.json") and isinstance(value, dict):
+                commands.append(_started(value))
             return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
+    if name.endswith(".reg"):
+        return "", list(islice(of_registry(text), MOST_COMMANDS))
     if name.endswith((".yml", ".yaml")):
-        return "", list(_of_value(parsed_yaml(text)))[:MOST_COMMANDS]
+        value = parsed_yaml(text) or list(_of_lines(text))
+        if isinstance(value, list):  # a piece of a list of commands, as an edit puts it in
+            value = [
+                {"run": one} if isinstance(one, str) and " " in one and place == "pipeline" else one for one in value
+            ]
+        return "", list(_of_value(value))[:MOST_COMMANDS]
     quoted = _QUOTED_IN.get(name.rpartition(".")[2] if name.endswith(_BY_ENDING) else name)
     if quoted is not None:
         commands = [_words(match) for match in quoted.finditer(text)]
         if name == "jenkinsfile":
             commands += [f"docker run {_unquoted(match.group(1))} image" for match in _AGENT.finditer(text)]
         return "", commands[:MOST_COMMANDS]
-    if name.endswith((".js", ".cjs", ".mjs")):
+    if name.endswith((".js", ".cjs", ".mjs", ".ts", ".mts", ".cts")):
         return "javascript", [text]
     if name in _RUBY or name.endswith(".gemspec"):
         return "ruby", [text]
@@ -141,7 +129,8 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
 # Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
 _TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
 _GROOVY: Final = Lazy(
-    rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
+    rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*|"
+    rf"\[\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]\s*\.execute\b"
 )
 _QUOTED_IN: Final = {
     "jenkinsfile": _GROOVY,
@@ -182,7 +171,8 @@ def _words(match: Any) -> str:
 
 def _unquoted(text: str) -> str:
     """What stands in quotation marks, one or three, with quoted quotation marks as they are meant."""
-    return text.strip("\"'").replace('\\"', '"')
+    marks = 3 if text[:3] in ('"""', "'''") else 1
+    return text[marks:-marks].replace('\\"', '"')
 
 
 # What a pipeline in Groovy starts its container with, and the programs of a table of devices (udev(7)).
@@ -191,70 +181,34 @@ _OF_DEVICES: Final = Lazy(r"\b(?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*(?:[+:]?=|==)
 
 
 def _of_git(value: str) -> str:
-    return value.strip().strip("\"'").lstrip("!")
+    value = value.strip()
+    return (_unquoted(value) if value[:1] == '"' == value[-1:] else value).lstrip("!")
 
 
-# Settings by which a machine no longer asks whom it talks to, and a source of packages that nobody vouches for.
-_UNGUARDED: Final = Lazy(
-    r"(?im)^\s*(?:strict-ssl\s*[= ]\s*\"?false|sslverify\s*=\s*(?:false|0)|check[_-]certificate\s*=\s*off|"
-    r"--?insecure\b|insecure\s*$|"
-    r"ssl_verify\s*:\s*false|trusted-host\s*=|strictssl\s*[:=]\s*false|enableStrictSsl:\s*false|unsafeHttpWhitelist:|"
-    r"(?:@[\w-]+:)?registry\s*=\s*\"?http://|(?:extra-)?index-url\s*=\s*http://|npmRegistryServer:\s*[\"']?http://)"
-)
-_OF_CLIENTS: Final = frozenset({
-    ".npmrc", ".yarnrc", ".yarnrc.yml", "pip.conf", "pip.ini", ".gitconfig", "gitconfig", ".curlrc", ".wgetrc",
-    ".condarc", "npmrc", ".pypirc",
-})  # fmt: skip
 _NEAR: Final = Lazy(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)")
 
 
-def unguarded(written: Written) -> str:
-    """The setting of a client by which it no longer asks whom it talks to; empty for none."""
-    if last_name(written.path).lower() not in _OF_CLIENTS:
-        return ""
-    text = written.flow.text[:MAX_FLOW]
-    match = _UNGUARDED.search(text)
-    return match.group().strip() if match is not None and not _NEAR.search(text) else ""
+@cache
+def _settings() -> tuple[tuple[FileSetting, tuple[Any, ...], tuple[Any, ...]], ...]:
+    settings = (one for file in builtin_resources() for one in file.settings)
+    return tuple([(one, tuple(map(Lazy, one.says)), tuple(map(Lazy, one.unless))) for one in settings])
 
 
-# Settings by which agents and editors run whatever a model asks for, without a person: of Claude Code, Codex, Gemini
-# CLI, Copilot in VS Code, Cursor, Cline, Roo and OpenCode, by their own documentation.
-_UNLEASHED: Final = Lazy(
-    r"(?i)\bbypassPermissions\b|[\"']Bash\(\s*\*?(?::\*)?\s*\)[\"']|\ballow[\"']?\s*:\s*\[[^\]]{0,300}[\"']Bash[\"']|"
-    r"\bdanger-full-access\b|\bapproval_policy\s*=\s*[\"']never|\bdangerously[-_]?\w+[\"']?\s*[:=]\s*[\"']?true|"
-    r"\bautoApprove[\"']?\s*:\s*(?:true|\[\s*[\"']\*|\{\s*[\"'][/^.]*\*[/$]*[\"']\s*:\s*(?:true|\{))|\b(?:yolo(?:Mode)?|disableAllHooks|enableAllProjectMcpServers)[\"']?\s*:\s*true|"
-    r"\balwaysAllow[\"']?\s*:\s*\[\s*[\"']\*|approval_?mode[\"']?\s*[:=]\s*[\"'](?:yolo|full-auto|never)|"
-    r"[\"'](?:bash|\*)[\"']\s*:\s*[\"']allow[\"']|\bskipDangerousModePermissionPrompt[\"']?\s*:\s*true"
-)
-_OF_AGENTS: Final[frozenset[Resource]] = frozenset({"agent-settings", "editor-task"})
+def said(place: Resource, written: Written, programs: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What a file does by what it says, as the table of settings has it, each with what shows it.
 
-
-def unleashed(place: Resource, written: Written) -> str:
-    """The setting by which an agent no longer asks before it acts; empty for none."""
-    if place not in _OF_AGENTS or last_name(written.path).lower().endswith((".md", ".mdc", ".txt")):
-        return ""
-    match = _UNLEASHED.search(written.flow.text[:MAX_FLOW])
-    return "" if match is None else match.group().strip()
-
-
-# A function or an alias in the place of a program that takes passwords, which reads one, keeps or hands on what it is
-# given, or starts what lies where everybody can write.
-_TAKES_PASSWORDS: Final = r"(?:sudo|su|doas|pkexec|passwd|login|gpg2?|ssh|ssh-add|kinit)"
-_KEEPS: Final = (
-    r"(?:\bread\s|>>|>\s*[\"']?(?:~|\$|/(?:tmp|var|home|root|dev/shm|dev/tcp|Users)/|\.)|\b(?:tee|curl|wget|ncat?|socat)\s|"
-    r"\bscript\s+-|(?:^|[\s'\"=;])(?:/tmp|/var/tmp|/dev/shm)/)"
-)
-_SHADOWS: Final = Lazy(
-    rf"(?m)(?:(?:^|[;\s]){_TAKES_PASSWORDS}\s*\(\)\s*\{{|(?:^|[;\s])function\s+{_TAKES_PASSWORDS}\s*(?:\(\)\s*)?[{{;\n])[^}}]*?{_KEEPS}|"
-    rf"(?:^|[;&\s])alias\s+(?:-\w+\s+)?{_TAKES_PASSWORDS}[= ]"
-    rf"(?:\$?'[^']*?{_KEEPS}|\$?\"(?:[^\"\\]|\\.)*?{_KEEPS}|/(?:tmp|var/tmp|dev/shm)/)"
-)
-
-
-def _loosened(place: Resource, written: Written) -> str:
-    """What a file that is written takes away of the care that others trust in; empty for nothing."""
-    shadow = _SHADOWS.search(written.flow.text[:MAX_FLOW]) if place == "startup" else None
-    return unguarded(written) or unleashed(place, written) or ("" if shadow is None else shadow.group().strip())
+    `programs` are what will run of it.
+    """
+    name = last_name(written.path.replace("\\", "/")).lower()
+    for setting, says, unless in _settings():
+        if (setting.places and place not in setting.places) or (
+            setting.names and not any(glob_match(pattern, name) for pattern in setting.names)
+        ):
+            continue
+        text = "\n".join(programs) if setting.commands else written.flow.text[:MAX_FLOW]
+        found = [pattern.search(text) for pattern in says]
+        if all(found) and not any(pattern.search(text) for pattern in unless):
+            yield setting.does, str(found[0].group()).strip()
 
 
 # A file, or what a program is given, that a command sends to a host (curl(1), GNU Wget's manual).
@@ -277,33 +231,6 @@ def _sends_out(place: Resource, programs: Sequence[str]) -> str:
             if target is not None and "." in target.host and not is_local(target) and not _NEAR.search(asked.group()):
                 return str(sent.group())
     return ""
-
-
-def _gives_secrets(written: Written) -> bool:
-    """Whether a workflow hands all secrets of a repository to a command or a host, or its environment to a file."""
-    return _ALL_SECRETS.search(written.flow.text[:MAX_FLOW]) is not None
-
-
-_ALL_SECRETS: Final = Lazy(
-    r"(?i)(?:https?://|\b(?:curl|wget|nc|echo|cat|printf|node|python3?|base64)\b)[^\n]{0,300}\$\{\{\s*toJSON\(\s*secrets\s*\)|"
-    r"\$\{\{\s*toJSON\(\s*secrets\s*\)\s*\}\}[^\n]{0,300}(?:https?://|\|)|"
-    r"(?:(?:^|\n)[\s-]*(?:(?:run|script)\s*:\s*)?|[;&]\s*)(?:printenv|env|export\s+-p)\s*>>?\s*[\"']?[\w.$]"
-)
-
-
-def _lends_rights(written: Written) -> bool:
-    """Whether a workflow runs what a stranger proposes with the rights of the repository itself.
-
-    Source: GitHub Security Lab, `Keeping your GitHub Actions and workflows secure`, part 1.
-    """
-    text = written.flow.text[:MAX_FLOW]
-    return _FROM_STRANGER.search(text) is not None and _OF_STRANGER.search(text) is not None
-
-
-_FROM_STRANGER: Final = Lazy(r"(?m)^\s*(?:on:.*|-\s*|)\b(?:pull_request_target|workflow_run)\b")
-_OF_STRANGER: Final = Lazy(
-    r"\bref:\s*[\"']?(?:\$\{\{\s*github\.(?:event\.pull_request\.head\.|head_ref)|refs/pull/)|gh\s+pr\s+checkout"
-)
 
 
 _INSTRUCTION: Final = Lazy(
@@ -355,6 +282,19 @@ def _in_container(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _started(value: dict[str, Any]) -> str:
+    """The command that starts a development container, but for what such containers are lent and debuggers need."""
+    lists = (value[name] if isinstance(value.get(name), list) else [] for name in ("runArgs", "mounts"))
+    options, mounts = ([one for one in listed if isinstance(one, str)] for listed in lists)
+    options += ["--privileged"] if value.get("privileged") is True else []
+    options += [f"--mount={one}" for one in mounts if _LENT.search(one) is None]
+    return str(_DEBUGS.sub("", shlex.join(["docker", "run", *options, "image"])))
+
+
+_DEBUGS: Final = Lazy(r"--cap-add[= ]SYS_PTRACE|--security-opt[= ]seccomp=unconfined")
+_LENT: Final = Lazy(r"docker\.sock|\$\{localEnv:|type=(?:volume|tmpfs)")
+
+
 def _folded(text: str) -> list[str]:
     """The lines of a text, each with those that continue it."""
     return text.replace("\\\r\n", " ").replace("\\\n", " ").splitlines()
@@ -394,6 +334,21 @@ def parsed_yaml(text: str) -> Any:
         return None
     finally:
         loader.dispose()
+
+
+_MEMBER_LINE: Final = Lazy(r"^\s*(?:-\s+)?[\"']?([A-Za-z_][\w-]*)[\"']?:(?:\s+(?:[|>][-+\d]*|(.*\S)))?\s*$")
+
+
+def _of_lines(text: str) -> Iterator[dict[str, str]]:
+    """The members of a piece of YAML that is none by itself, as an edit puts it in, each with the lines below it."""
+    name, block = "", list[str]()
+    for line in [*text[:_MOST_YAML].splitlines(), "end:"]:
+        match = _MEMBER_LINE.match(line)
+        if match is None:
+            block.append(line.strip().removeprefix("- "))
+            continue
+        yield {name: "\n".join(block)}
+        name, block = match.group(1), [match.group(2)] if match.group(2) else []
 
 
 _BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
@@ -478,7 +433,16 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
     elif isinstance(value, dict):
         named = {str(key).lower(): inner for key, inner in value.items()}
         arguments = named.get("args")
+        image, command = named.get("image"), named.get("command")
+        if isinstance(image, str) and isinstance(command, str) and "entrypoint" not in named:
+            yield f"{image.partition(':')[0].rpartition('/')[2]} {command}"  # images are named after their program
+        script = inner.get("script") if isinstance(inner := named.get("with"), dict) else None
+        if isinstance(script, str) and str(named.get("uses")).startswith("actions/github-script"):
+            yield f"node -e {shlex.quote(script)}"
+            return
         for key, inner in named.items():
+            if key in _TELLS and not _STARTED.isdisjoint(named):
+                continue
             if key in _STARTED and isinstance(inner, str) and isinstance(arguments, list):
                 yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
@@ -488,10 +452,15 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
 def is_read_when_written(written: Written) -> bool:
     """Whether all that a file will run was read: a hook, or what a person's own shell begins with, known to its end.
 
-    Settings beside hooks (`.git/config`), and hooks for an interpreter that is not read so, are judged by their place.
+    Settings beside hooks (`.git/config`), and hooks for an interpreter that is not read so, are judged by their place,
+    but for those of which the table of settings knows every line.
     """
     place, text = place_of(written.path), written.flow.text
-    if place is None or written.flow.gap or not (text.startswith(_READ_AS) or not text.startswith("#!")):
+    if place is None or written.flow.gap:
+        return False
+    if any(not does for does, _ in said(place.resource, written, ())):
+        return True
+    if not (text.startswith(_READ_AS) or not text.startswith("#!")):
         return False
     folder, _, name = place.path.rpartition("/")
     if place.resource == "hook":

@@ -66,11 +66,27 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
     return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in paths)]
 
 
-def written_objects(texts: Sequence[Text], arguments: Mapping[str, Any]) -> list[Written]:
-    """What a call puts into a file of JSON as an object: `{"path": "settings.json", "values": {...}}`."""
-    paths = [text.value for text in texts if text.role == "path" and text.value.endswith((".json", ".code-workspace"))]
-    held = [value for value in arguments.values() if paths and isinstance(value, dict) and value]
-    return [Written(paths[0], _flow(json.dumps(one)[:MAX_FLOW]), append=True, sure=True) for one in held]
+# What a tool adds to the settings of an agent, by the last word of its name, and where it would stand as a file.
+_ADDS: Final = frozenset(
+    {"add", "configure", "create", "define", "enable", "install", "register", "save", "set", "update"}
+)
+_ADDED: Final = {"hook": ".claude/settings.json", "agent": ".claude/agents.json", "mcp": ".mcp.json"}
+_OBJECTS: Final = (".code-workspace", ".json", ".jsonc", ".webmanifest", ".yaml", ".yml")
+
+
+def objects_by(tool: str, given: Mapping[str, Any], texts: Sequence[Text]) -> Iterator[Written]:
+    """What a call puts into files as objects: beside a path, or as a hook, a server or an agent that it adds."""
+    words = [word.removesuffix("s").removeprefix("sub") for word in words_of(tool.rpartition("__")[2])]
+    kind = "mcp" if "mcp" in words and words[-1] == "server" else words[-1] if words else ""
+    if _ADDS.isdisjoint(words) and _PARTLY.isdisjoint(words) and "write" not in words:
+        return
+    paths = [text.value for text in texts if text.role == "path" and text.value.lower().endswith(_OBJECTS)]
+    if len(paths) == 1:
+        for value in given.values():
+            if isinstance(value, dict):
+                yield Written(paths[0], _flow(json.dumps(value, ensure_ascii=False)), append=True, sure=True)
+    elif kind in _ADDED:
+        yield Written(_ADDED[kind], _flow(json.dumps({"hooks": {"added": given}}, ensure_ascii=False)), append=True)
 
 
 # Tools whose addresses are those of servers, however short they are.

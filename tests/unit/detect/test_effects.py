@@ -13,9 +13,19 @@ from msgspec.structs import replace
 from aegis.core.effects import KIND_OF, RESOURCES, VERBS, ResourceEffect, names_matched
 from aegis.detect.endpoints import requests_of
 from aegis.detect.facts import FactSubject, ReadLimits
+from aegis.detect.files import FileFlow, Written
 from aegis.detect.gather import gather
 from aegis.detect.queries import mutations, mutations_of, query_effects
-from aegis.detect.resources import builtin_resources, host_place, load_resources, place_of, resource_folder
+from aegis.detect.resources import (
+    FileSetting,
+    WrittenFile,
+    builtin_resources,
+    host_place,
+    load_resources,
+    place_of,
+    resource_folder,
+)
+from aegis.detect.self_running import commands_in, said
 from aegis.detect.tool_deeds import tool_deeds
 from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
 from aegis.errors import ConfigError
@@ -53,6 +63,23 @@ def test_a_host_is_what_people_do_with_it() -> None:
     near = ("10.0.0.4", "http://127.0.0.1:8080", "http://[::1]/", "eslint@8.10.0", "src/main.py")
     assert {word: host_place(word) for word in near} == dict.fromkeys(near)
     assert host_place("http://169.254.169.254/latest") == "metadata"
+
+
+@pytest.mark.claim("DET-80")
+@pytest.mark.parametrize(
+    "setting", [one for file in builtin_resources() for one in file.settings], ids=lambda one: one.says[0][:40]
+)
+def test_a_file_does_what_it_says(setting: FileSetting) -> None:
+    def told(file: WrittenFile) -> list[str]:
+        place = place_of(file.path)
+        assert place is not None
+        written = Written(file.path, FileFlow(file.content))
+        programs = commands_in(place.resource, written)[1]
+        return [does for does, _ in said(place.resource, written, programs)]
+
+    assert all(setting.does in told(file) for file in setting.found)
+    assert not setting.does or effect_of(setting.does).words[-1] in names_matched("* *")
+    assert not any(setting.does in told(file) for file in setting.passes)
 
 
 @given(st.text(alphabet=st.sampled_from("/\\.~%$*{},:abetcshadow "), max_size=200))

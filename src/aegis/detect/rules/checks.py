@@ -10,12 +10,20 @@ import zlib
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, Final
+from urllib.parse import unquote
 
 import orjson
 
 from aegis.core.patterns import Lazy
 from aegis.detect.markup import active
-from aegis.detect.paths import is_plain_path, is_secret_file, is_secret_place, is_settings_file
+from aegis.detect.paths import (
+    is_account_file,
+    is_plain_path,
+    is_secret_file,
+    is_secret_place,
+    is_settings_file,
+    plain_path,
+)
 from aegis.detect.rules.mentions import (
     Given,
     acted,
@@ -365,9 +373,14 @@ CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
 def spelled(text: str, decoded: bool) -> bool:
     """Whether a text that names a sensitive place is more than a path of somebody who works on files.
 
-    A path as people write it is judged by the file that it names, through whichever door it comes.
+    A path as people write it is judged by the file that it names, through whichever door it comes; so is one that
+    takes a way around below the same folder, but for the list of accounts, which nobody reaches so by accident.
     """
-    return decoded or not is_plain_path(text) or (is_secret_file(text) and not is_settings_file(text))
+    plain = text if is_plain_path(text) else plain_path(text)
+    first, other = (one.replace("\\", "/").lstrip("/").partition("/")[0] for one in (text, plain))
+    if plain != text and (first != other or is_account_file(plain.rstrip("-"))):
+        return True
+    return decoded or not is_plain_path(plain) or (is_secret_file(plain) and not is_settings_file(plain))
 
 
 # Checks that read the whole text in which something was found, and know whether it was decoded.
@@ -429,14 +442,14 @@ _OWN_DIRECTORY: Final = Lazy(
 )
 _OWN_FILE: Final = Lazy(
     r"^(?i:file)://(?:localhost)?((?:/[a-zA-Z](?::|%3[aA]))?/(?:home|Users|work|workspaces?|src|srv|repos?|projects|w)"
-    r"(?:/(?:[\w@+ -][\w.@+ -]{0,100}|\.(?:github|vscode|idea|gitlab|storybook|husky)))+)$"
+    r"(?:/(?:[\w@+ \x{80}-\x{ffff}-][\w.@+ \x{80}-\x{ffff}-]*|\.(?:github|vscode|idea|gitlab|storybook|husky)))+)$"
 )
 # A file on a server of one's own network: named by one word that is no number, by a name that no stranger can have or
 # by a private address, and no share by which a machine is administrated.
 _OWN_SHARE: Final = Lazy(
     r"(?i)^\\\\(?:[a-z_][\w-]*|(?:[\w-]+\.)+(?:local|internal|lan|intra|corp)|"
     r"10(?:\.\d+){3}|192\.168(?:\.\d+){2}|172\.(?:1[6-9]|2\d|3[01])(?:\.\d+){2})"
-    r"(?:\\[\w@+][\w.@+,() -]*)+\\?$"
+    r"(?:\\[\w@+][\w.@+,() -]*)+\\?$|^\\\\\.\\(?:COM\d{1,3}|LPT\d)$"  # or a line of the machine itself
 )
 _NO_SERVER: Final = ("\\\\localhost\\", "\\\\pipe\\", "\\\\tsclient\\")
 
@@ -447,7 +460,7 @@ def wraps(text: str, start: int, end: int) -> bool:
         return False
     if _OWN_DIRECTORY.match(text[start : end + SURROUNDING]) is not None:
         return False
-    own = _OWN_FILE.match(text) if start == 0 and len(text) < end + SURROUNDING else None
+    own = _OWN_FILE.match(unquote(text)) if start == 0 and len(text) < end + SURROUNDING else None
     if own is not None:  # as editors name the files of a person's work
         return is_secret_file(own.group(1)) or is_secret_place(own.group(1))
     return not any(one.start() <= start and end <= one.end() for one in _LOADED.finditer(text))
