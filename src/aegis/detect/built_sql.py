@@ -65,6 +65,9 @@ def built_statements(text: str) -> list[str]:
     at = kept = 0
     folded = ""  # the text with what its expressions come to
     while at < len(tokens):
+        if tokens[at].text.lower() in _MESSAGES and (behind := _past_message(text, tokens, at)) > at:
+            at = behind
+            continue
         set_here = _assigned(tokens, at)
         if set_here is not None:
             value = constant_at(tokens, set_here.begin, variables)
@@ -91,6 +94,19 @@ def built_statements(text: str) -> list[str]:
     return list(found)[:MOST_BUILT]
 
 
+def _past_message(text: str, tokens: Sequence[Token], at: int) -> int:
+    """The place behind a statement that only says something, made with what only makes texts; `at` for any other."""
+    last = min(at + _LONGEST_MESSAGE, len(tokens))
+    end = next((one for one in range(at, last) if tokens[one].token_type is TokenType.SEMICOLON), last)
+    said = text[tokens[at].start : tokens[min(end, len(tokens) - 1)].end]
+    return end if _SAYS.match(said) is not None and _CALLS.search(_MAKES_TEXTS.sub("", said)) is None else at
+
+
+_MESSAGES: Final = frozenset({"raise", "print", "dbms_output"})
+_SAYS: Final = Lazy(r"(?i)^(?:raise\s+(?:debug|exception|info|log|notice|warning)|print|dbms_output\s*\.\s*put_line)\b")
+_LONGEST_MESSAGE: Final = 64  # tokens
+_CALLS: Final = Lazy(r"(?i)\w\s*\(|\b(?:begin|call|declare|exec|execute|if|prepare|select|set|[sx]p_\w+)\b")
+_MAKES_TEXTS: Final = Lazy(r"(?i)\b(?:concat|concat_ws|format|put_line|quote_ident|quote_literal|quotename)\s*\(")
 _CONFIGURES: Final = "sp_configure"
 
 

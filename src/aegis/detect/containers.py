@@ -62,7 +62,9 @@ def _of_host(members: Mapping[str, Any]) -> Iterator[str]:
             yield from map(str, listed)
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
-                yield one[:3] if one[1:3] == ":\\" else one.split(":", 1)[0]
+                named = dict(part.partition("=")[::2] for part in one.split(","))  # `type=bind,source=/,target=/a`
+                source = named.get("source", named.get("src", one))
+                yield source[:3] if source[1:3] == ":\\" else source.split(":", 1)[0]
             elif isinstance(one, dict):
                 held = {plain(str(key)): inner for key, inner in one.items()}
                 if str(held.get("type", "bind")) == "bind":
@@ -91,11 +93,24 @@ def of_cluster(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         rules = spec.get("ingress")
         if any(map(_admits_all, rules if isinstance(rules, list) else ())):
             yield ResourceEffect("expose", "cluster", "one", (), "", "NetworkPolicy from everywhere to every pod")
+    if members.get("kind") == "Service" and isinstance(spec, dict) and _opens_data(spec, members.get("metadata")):
+        yield ResourceEffect("expose", "database", "one", (), "", "a LoadBalancer from everywhere to a database")
     if isinstance(members.get("containers"), list) and isinstance(members.get("volumes"), list):
         yield from _emptied(members["containers"], members["volumes"])
 
 
 _ENFORCES: Final = "podsecuritykubernetesioenforce"  # a label by which a namespace says what its pods may do
+
+
+def _opens_data(spec: Mapping[str, Any], described: Any) -> bool:
+    """Whether a service gives the ports of databases an address of the Internet, and names nobody who may ask there."""
+    noted = str(described.get("annotations")).lower() if isinstance(described, dict) else ""
+    ranges = spec.get("loadBalancerSourceRanges") or ["0.0.0.0/0"]
+    from_all = spec.get("type") == "LoadBalancer" and "internal" not in noted and "/0" in str(ranges)
+    return from_all and _OF_DATA.search(str(spec.get("ports"))) is not None
+
+
+_OF_DATA: Final = Lazy(r"[pP]ort': ['\"]?(?:1433|1521|2379|3306|5432|5984|6379|7687|8086|9042|9092|9200|11211|27017)\b")
 
 
 def _admits_all(rule: Any) -> bool:

@@ -24,6 +24,8 @@ def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
             named = str(role.get("role", "")) if isinstance(role, dict) else str(role)
             if is_highest(named):
                 yield ResourceEffect("permit", "account", "all", (named,), "", f"role {named}")
+    elif members.get("showcredentials") is True and ("usersinfo" in members or "users" in members):
+        yield ResourceEffect("read", "credential", "many", (), "", "showCredentials")
     elif str(members.get("drop", "0"))[:1].isalpha() and isinstance(members["drop"], str) and members.keys() <= _BESIDE:
         yield ResourceEffect("delete", "table", "all", (members["drop"],), "", f"drop {members['drop']}")
     dropped = members.get("removeindex")

@@ -11,7 +11,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.quick import remembered
 from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of, works_on_files
-from aegis.detect.tool_words import singular, spoken, vocabulary
+from aegis.detect.tool_words import is_throwaway, singular, spoken, vocabulary
 
 ALL: Final = frozenset({"*", "_all", "all", "/*", "/_all", "%", ".*", ".+"})
 ON: Final = (True, "true", "True", "enabled", "Enabled")
@@ -74,10 +74,10 @@ def _narrows_nothing(name: str, held: Any) -> bool:
         return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
         return held is True or (is_everything(held) if name == "bool" else _compares_itself(held))
-    if name == "range" and isinstance(held, dict):  # from before there was anything
-        return all(isinstance(one, dict) and _FROM_OLD.fullmatch(str(one)) is not None for one in held.values())
     if name == "$where":
         return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
+    if name == "range" and isinstance(held, dict) and held:
+        return all(map(_is_all_of_time, held.keys(), held.values()))
     if not isinstance(held, dict) or len(held) != 1:
         return False
     told, wanted = next(iter(held.items()))
@@ -93,6 +93,21 @@ def _narrows_nothing(name: str, held: Any) -> bool:
     return sign == "regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
 
 
+def _is_all_of_time(field: str, bounds: Any) -> bool:
+    """Whether a range holds everything: from before the first, or every moment up to now at which something came."""
+    if not isinstance(bounds, dict):
+        return False
+    given = {sign: str(value).lower() for sign, value in bounds.items() if sign in ("gt", "gte", "lt", "lte")}
+    if any(sign[0] == "l" for sign in given) and spoken(field).isdisjoint(_CAME):
+        return False
+    return bool(given) and all((_FIRST if sign[0] == "g" else _NOW).match(value) for sign, value in given.items())
+
+
+_CAME: Final = frozenset({"timestamp", "created", "createdat", "date", "time", "ts", "updated", "ingested", "modified"})
+_NOW: Final = Lazy(r"^(?:now(?:[+/].*)?|\*|none)$")
+_FIRST: Final = Lazy(r"^(?:0|\*|none|now-\d{2,}y.*|(?:0\d|1[0-9])\d\d\S*)$")
+
+
 def _compares_itself(held: Mapping[str, Any]) -> bool:
     """Whether an expression compares a thing with itself, as it holds for every document: `{$eq: ["$a", "$a"]}`."""
     ((sign, given),) = held.items() if len(held) == 1 else (("", None),)
@@ -104,7 +119,6 @@ def _sign_of(name: str) -> str:
     return name.lower().removeprefix("$").removeprefix("[").removesuffix("]").removeprefix("op.")
 
 
-_FROM_OLD: Final = Lazy(r"\{'gte?': (?:0|'(?:0|19\d\d[\d:TZ.-]*)')\}")
 _UNLIKE: Final = frozenset({"ne", "not", "neq", "notequals", "isnot"})
 _ALWAYS_THERE: Final = frozenset({"email", "name", "createdAt", "created_at", "updatedAt", "updated_at"})
 
@@ -143,7 +157,9 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
             yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
-    if members.get("rangeend") and "delete" in tool.lower():  # of etcd: every key from one to another
+    ends, key = members.get("rangeend"), members.get("key")  # of etcd: every key from one to another
+    below = isinstance(key, str) and key and is_throwaway(key) and ends == f"{key[:-1]}{chr(ord(key[-1]) + 1)}"
+    if ends and "delete" in tool.lower() and not below:
         yield _request("delete", "cluster", "one", f"range_end: {members['rangeend']}"[:_LONGEST])
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
@@ -183,14 +199,17 @@ def only_tried(arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = 
     ):
         return True
     paths = [path_of(arguments[name]) for name in _PLACES if isinstance(arguments.get(name), str)]
+    bodies = [arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)]
+    if not paths and bodies and all(one.get("kind") == _DELETES and one.get("dryRun") == ["All"] for one in bodies):
+        return True
     if not paths or not all(map(_OF_CLUSTER.match, paths)):
         return False
-    bodies = [arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)]
     return all("dryRun=All" in path.partition("?")[2].split("&") for path in paths) or (
         bool(bodies) and all(body.get("dryRun") == ["All"] for body in bodies)
     )
 
 
+_DELETES: Final = "DeleteOptions"  # of Kubernetes, whoever sends them
 _TRIES: Final = ("server", "client", "All", ["All"])
 # Where an API server of Kubernetes has its own resources, which no other server has there.
 _OF_CLUSTER: Final = Lazy(

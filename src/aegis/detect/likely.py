@@ -49,6 +49,7 @@ _BARE: Final = frozenset({  # tokens that say something by the name of their mem
     "n0", "n1", "negative", "part", "unit", "ten", "hundred", "thousand", "many", "millions", "written", "empty",
     "nothing", "[]", "{}", "true", "false", "#some", "#several",
 })  # fmt: skip
+_NEVER_ENDED: Final = "AbortIncompleteMultipartUpload"  # uploads, and no object that anybody has
 _BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
 
 
@@ -175,7 +176,7 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[Weighed]:
         if type(value) is str:
             tokens = _tokens(value) if len(value) <= _LONGEST else ()
         elif isinstance(value, Mapping) and value and depth < _DEEPEST:
-            inner = list(value.items())[:MOST_VALUES]
+            inner = [one for one in list(value.items())[:MOST_VALUES] if one[0] != _NEVER_ENDED]
             waiting += [((place, key), str(key), one, depth + 1) for key, one in reversed(inner)]
             continue
         elif isinstance(value, list) and value and depth < _DEEPEST:

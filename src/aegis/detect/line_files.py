@@ -63,14 +63,8 @@ _PLACES: Final = {
 }  # fmt: skip
 _SPECIFIER: Final = Lazy(r"%[hCSLtTVuU%]")
 _OF_TABLE: Final = {
-    "R": "rm -rf",
-    "r": "rm -f",
-    "D": "rm -rf",
-    "L": "ln -sf",
-    "C": "cp -r",
-    "z": "chmod",
-    "Z": "chmod -R",
-}
+    "R": "rm -rf", "r": "rm -f", "D": "rm -rf", "L": "ln -sf", "C": "cp -r", "z": "chmod", "Z": "chmod -R",
+}  # fmt: skip
 
 
 def of_tmpfiles(text: str) -> Iterator[str]:
@@ -154,3 +148,11 @@ def of_registry(text: str) -> Iterator[str]:
 
 
 _LONGEST_LINE: Final = 4_096
+# Members of a development container that can put parts of its host into it (containers.dev, reference of the file).
+_LENDS: Final = frozenset({"mounts", "runArgs", "dockerComposeFile", "workspaceMount", "privileged", "capAdd"})
+
+
+def in_container(value: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a development container, without what tidies it; `initializeCommand` runs on the host."""
+    kept = value.keys() if not _LENDS.isdisjoint(value) else ("initializeCommand",)
+    return {key: inner if key in kept or not isinstance(inner, str) else tidied(inner) for key, inner in value.items()}

@@ -19,7 +19,7 @@ _FILES_OF_SECRETS: Final = (
     r"|\.aws[/\\](?:credentials|config)$|\.azure[/\\].*(?:token|profile)|\.config[/\\]gcloud[/\\].*(?:credential|\.db|token)"
     r"|\.kube[/\\]config$|\.docker[/\\]config\.json$|\.netrc$|_netrc$|\.pgpass$|\.my\.cnf$|\.npmrc$|\.pypirc$|\.git-credentials$"
     r"|\.gnupg[/\\](?:private|secring)|\.vault-token$|\.htpasswd$|\.bash_history$|\.zsh_history$|\.mysql_history$"
-    r"|etc[/\\](?:g?shadow[-~]?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+|\$[^/]+|\*)[/\\](?:environ|mem|maps)$"
+    r"|etc[/\\](?:g?shadow[-~]?|sudoers|master\.passwd|security[/\\]passwd|krb5\.keytab)$|proc[/\\](?:self|\d+|\$[^/]+|\*|\x1a)[/\\](?:environ|mem|maps)$"
     r"|windows[/\\](?:system32[/\\]config|repair)[/\\](?:sam|system|security)|ntds\.dit$"
     r"|Login Data$|cookies\.sqlite$|logins\.json$|key[34]\.db$|wallet\.dat$|service[_-]account.*\.json$"
     r"|\.env(?:\.(?:local|production|prod|staging|development))?$|id_(?:rsa|dsa|ecdsa|ed25519)$|[^/\\]*(?:key|priv|secret|ec2|aws|prod|root|server)[^/\\]*\.pem$|.*\.(?:p12|pfx|keystore|jks|ppk|kdbx)$"
@@ -211,6 +211,7 @@ def plain_path(path: str) -> str:
         path = path.replace("\\", "/").removeprefix("//?/").removeprefix("//./").removesuffix("::$DATA").rstrip(". ")
     if path.startswith("~root") and path[5:6] in ("", "/"):
         path = f"/root{path[5:]}"
+    path = f"/proc/self{path[4:]}" if path.startswith("/dev/fd/") else path  # a link to a folder of the process
     absolute, ends = path.startswith("/"), path.endswith("/")
     parts: list[str] = []
     for part in path.split("/"):

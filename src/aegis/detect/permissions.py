@@ -173,6 +173,22 @@ def _is_beyond(grade: str, rule: Mapping[str, Any]) -> bool:
 _OF_RULE: Final = ("verbs", "resources", "apiGroups")
 
 
+def only_looks(policy: Any) -> bool:
+    """Whether a policy lets somebody see what there is, and neither what it holds nor any secret."""
+    stated = _listed(policy.get("Statement")) if isinstance(policy, dict) else []
+    return bool(stated) and all(
+        isinstance(one, dict)
+        and one.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}
+        and all(_LOOKS.match(str(deed)) is not None for deed in _listed(one.get("Action")))
+        for one in stated
+    )
+
+
+_LOOKS: Final = Lazy(
+    r"^[\w-]{1,40}:(?:(?:Describe|List)[\w*]*|GetCallerIdentity|Get\w*(?:Policy|Status|Metrics?\w*|Tags|Location))$"
+)
+
+
 def _reach(members: Mapping[str, Any], name: str) -> Iterator[str]:
     """How a statement of a policy reaches every action or every resource, or all but some that it names."""
     if members.get(f"not{name}"):

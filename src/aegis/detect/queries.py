@@ -26,16 +26,22 @@ _SHOWN: Final = 80
 
 def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
     """What a text does in the language of a database, a store or a search; empty for every other text."""
+    text = _REMARKED.sub("", text) if sql and "--" in text else text
     found = _cypher(text)
     known = statements(sql=sql)
     for number in known.may(text):
         pattern, effect = known.each[number]
         match = pattern.search(text)
         judged = is_throwaway if effect.resource == "database" else is_scratch
-        if match is not None and not any(map(judged, filter(None, match.groups()))):
+        named = filter(None, match.groups()) if match is not None else ()
+        if match is not None and not any(judged(one) or _OWN.match(one) for one in named):
             found.append(effect._replace(evidence=match.group().strip()[:_SHOWN]))
     return found
 
+
+# A line of remarks: whatever it stands in, nothing that it holds is run. And this machine, alone.
+_REMARKED: Final = Lazy(r"(?m)^[ \t]*--[ \t](?:[^'\"`$\\\n*/]|/\*!|`\w*`|'\w*'|\*/;?[ \t]*$)*$")
+_OWN: Final = Lazy(r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3})(?::\d{1,5})?(?:/[\w./-]*)?$")
 
 # Cypher, the language of graph databases, as far as it destroys or reaches out.
 

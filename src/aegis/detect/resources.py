@@ -41,6 +41,7 @@ _NEAR: Final = tuple(
         ),
     )
 )  # fmt: skip
+_SHARED_DRIVE: Final = Lazy(r"^(?:\\\\|//)[\w.-]{1,80}[\\/]([a-z])\$")  # of administrators: `\\host\c$`
 _HOMES: Final = frozenset({"home", "users"})
 
 
@@ -217,7 +218,7 @@ def _builtin_hosts() -> Mapping[str, Resource]:
 
 def plain_segments(path: str) -> tuple[str, ...]:
     """The segments of a path in the spelling that places are compared in; an absolute one begins with ``/``."""
-    lowered = _with_names(path.strip().strip("\"'").lower())
+    lowered = _SHARED_DRIVE.sub(r"\1:", _with_names(path.strip().strip("\"'").lower()))
     if lowered.startswith(("~/", "~\\")) and ".." in lowered:
         lowered = f"/home/user{lowered[1:]}"
     plain = plain_path(lowered)

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
+from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.shell.services import DRY
@@ -142,7 +143,9 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
 
 
 def only_says(arguments: Mapping[str, Any]) -> bool:
-    """Whether the words of a command that a call gives say that it only shows what it would do (`--dry-run`)."""
+    """Whether a call says that it only shows what it would do (`--dry-run`), or lets somebody see what there is."""
+    if any(map(only_looks, arguments.values())):
+        return True
     listed = [value for name, value in arguments.items() if _plain(name) in _WORDS and isinstance(value, list)]
     return any(isinstance(word, str) and word in DRY for value in listed for word in value[:_MOST])
 

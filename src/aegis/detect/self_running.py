@@ -21,7 +21,15 @@ from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
-from aegis.detect.line_files import of_make, of_registry, of_tmpfiles, scheduled, tidied, with_package
+from aegis.detect.line_files import (
+    in_container,
+    of_make,
+    of_registry,
+    of_tmpfiles,
+    scheduled,
+    tidied,
+    with_package,
+)
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
 from aegis.detect.tool_files import language_by_ending
 from aegis.detect.tool_words import effect_of
@@ -64,6 +72,7 @@ def gives_away(place: Resource, written: Written, language: str, programs: Seque
 def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     """What runs by itself of a written file: the language, empty for shell commands, and the texts in it."""
     text, name = written.flow.text[:MAX_FLOW], last_name(written.path).lower()
+    text = _OF_EDITORS.sub("/home/user", text) if place == "editor-task" else text
     if not text.strip():
         return "", []
     if place == "public-place":  # a server runs what lies there
@@ -71,14 +80,14 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return language, [text] if language else []
     if name.endswith(".pth"):
         return "python", [line for line in text.splitlines() if line.startswith(("import ", "import\t"))]
-    if name.endswith(".py"):
-        return "python", [text]
+    if name.endswith(".py") or name == "build.rs":
+        return "python" if name.endswith(".py") else "rust", [text]
     if name.endswith((".json", ".code-workspace")):
         value = parsed_json(text)
         if value is not None:
-            own = name.endswith("devcontainer.json") and isinstance(value, dict) and _LENDS.isdisjoint(value)
-            commands = list(_of_value(_in_container(value) if own else value))[:MOST_COMMANDS]
-            if name.endswith("devcontainer.json") and isinstance(value, dict):
+            lent = name.endswith("devcontainer.json") and isinstance(value, dict)
+            commands = list(_of_value(in_container(value) if lent else value))[:MOST_COMMANDS]
+            if lent:
                 commands.append(_started(value))
             return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
@@ -126,6 +135,8 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     return "", []
 
 
+_SOCKET: Final = "source=/var/run/docker.sock,"  # by which containers are built in one, as people do every day
+_OF_EDITORS: Final = Lazy(r"\$\{(?:userHome|env:HOME|env:USERPROFILE)\}")  # variables of Visual Studio Code
 # Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
 _TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
 _GROOVY: Final = Lazy(
@@ -270,16 +281,6 @@ _TMPFILES: Final = Lazy(r"(?:^|/)(?:user-)?tmpfiles\.d/[^/]+\.conf$")
 _OWN_WORK: Final = Lazy(
     r"^rm -\w+ (?:~|/home/[^/]+|/root|/Users/[^/]+)(?:/+(?:\./+)*(?:[^./]|\.ssh|\.config(?:/*$)|\.\.).*|/*)$"
 )
-# Members of a development container that can put parts of its host into it (containers.dev, reference of the file).
-_LENDS: Final = frozenset({"mounts", "runArgs", "dockerComposeFile", "workspaceMount", "privileged", "capAdd"})
-
-
-def _in_container(value: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a development container, without what tidies it; `initializeCommand` runs on the host."""
-    return {
-        key: tidied(inner) if isinstance(inner, str) and key != "initializeCommand" else inner
-        for key, inner in value.items()
-    }
 
 
 def _started(value: dict[str, Any]) -> str:

@@ -168,7 +168,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             for name in ("sql.file", "sql.configures")[: 1 if path else 2]:
                 _note((name, match.group()[:_SHOWN]), facts)
     kept = _PASSWORDS.search(text[:MAX_SQL])
-    if kept is not None:
+    if kept is not None and ("authid" in text.lower() or not _MASKED.search(text[:MAX_SQL])):
         facts.effects.append(ResourceEffect("read", "credential", "many", (), "", kept.group()[:_SHOWN]))
     for name, pattern in (("sql.grants", _MAKES_ADMIN), ("sql.configures", _RUNS_PROGRAMS)):
         match = pattern.search(text[:MAX_SQL])
@@ -385,6 +385,8 @@ _PASSWORDS: Final = Lazy(
     r"(?i)\brolpassword\b|\bauthentication_string\b|\bpasswd\b[^;]{1,300}\bpg_shadow\b|\bpg_shadow\b[^;]{1,300}\bpasswd\b|"
     r"select\s+\*\s+from\s+(?:pg_catalog\.)?pg_(?:shadow|authid)\b|\bpassword_hash\b[^;]{1,300}\bsql_logins\b|\bspare4\b[^;]{1,300}\buser\$"
 )
+# A view that shows stars in their place (PostgreSQL, 53.9), alone.
+_MASKED: Final = Lazy(r"(?is)^\s*select\s[\w\s,.*]{1,400}\sfrom\s+(?:pg_catalog\.)?pg_roles\b[^;()\"]{0,300};?\s*$")
 
 
 def _by_words(text: str, facts: SqlFacts) -> None:

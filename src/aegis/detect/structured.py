@@ -55,7 +55,7 @@ may_tell: Final = one_of(
     r"notprincipal|\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
-    r"range_?end|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
+    r"range_?end|showcredentials|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
     r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.",
 )

@@ -154,7 +154,7 @@ def _marks_of(member: Member, asked: AskedFor, known: Vocabulary) -> Iterator[st
         yield "public"
     if ("limits" in kinds and _NINES.fullmatch(str(value)) is not None) or str(value).lower() in _MOST_OF_ALL:
         yield "boundless"
-    if value in (0, 1) and not isinstance(value, bool) and "days" in kinds:
+    if value in (0, 1) and not isinstance(value, bool) and "days" in kinds and "abort" not in member.above:
         yield "expires"
     is_condition = name in known.members["selects"] and not member.above & known.members["selects"]
     if is_condition and (is_everything(value) or value == "" or _ALWAYS.search(str(value)) is not None):

@@ -477,9 +477,7 @@ def _downloaded(name: str, words: Sequence[str]) -> Iterator[str]:
                 yield following
     remote = name == "wget" or any(word[:1] == "-" and word[1:2] != "-" and "O" in word for word in words)
     if remote and not named:
-        for word in words:
-            if "://" in word:
-                yield word.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+        yield from (word.partition("?")[0].rstrip("/").rsplit("/", 1)[-1] for word in words if "://" in word)
 
 
 _OF_SCRIPT: Final = Lazy(r"\"?\$(?:([0-9@*])|\{([0-9@*])\})\"?")
@@ -489,15 +487,13 @@ def with_arguments(text: str, arguments: Sequence[str]) -> str:
     """A script with what it is called with in place of `$0`, `$1` and `$@`; what it is not called with is empty."""
     if "$" not in text:
         return text
-    known = "()" not in text and "set " not in text and "function " not in text
+    known, given = not any(one in text for one in ("()", "set ", "function ")), dict(enumerate(arguments))
 
     def value(match: Any) -> str:
         name = match.group(1) or match.group(2)
         if name in "@*":
             return " ".join(arguments[1:])
-        if int(name) < len(arguments):
-            return arguments[int(name)]
-        return "" if known and name != "0" else str(match.group())
+        return given.get(int(name), "" if known and name != "0" else str(match.group()))
 
     called = f"set -- {shlex.join(arguments[1:])}\n" if "${" in text or "shift" in text else ""
     return called + str(_OF_SCRIPT.sub(value, text) if "shift" not in text else text)

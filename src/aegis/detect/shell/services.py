@@ -8,12 +8,15 @@ programs in `data/programs` (ATT&CK T1098, T1136, T1485, T1490, T1531, T1537, T1
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import Resource
 from aegis.core.patterns import Lazy
+from aegis.detect.permissions import only_looks
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
+from aegis.detect.self_running import parsed_json
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import Did
@@ -66,7 +69,10 @@ _OPENED: Final = Lazy(
 _EVERYBODY: Final = Lazy(r"(?i)['\"]Principal['\"]\s*:\s*(?:['\"]\*['\"]|\{\s*['\"]AWS['\"]\s*:\s*\[?\s*['\"]\*)")
 _REFUSES: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Deny")
 _ALLOWS: Final = Lazy(r"(?i)['\"]?Effect['\"\\]*\s*:\s*['\"\\]*Allow")
-_WEB_ALONE: Final = Lazy(r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b")
+_PASSES: Final = Lazy(  # the web alone, and a rule that keeps out whom it names
+    r"(?i)(?:--port|tcp:|ports?=?\s*|ranges?\s+)['\"]?(?:80|443|8080|8443)\b|"
+    r"\brules?\s+create\b[^'\";&|\n]*\s--(?:access|action)[\s=]deny\b(?:\s+(?:--[^a]|[^-\s]|-[^-])|\S)*\s*$"
+)
 # A trail that leaves out what is done to the account itself.
 _UNWATCHED: Final = Lazy(
     r"(?s)put-event-selectors\b.{0,900}(?:IncludeManagementEvents['\"\\]*\s*[:=]\s*false|ReadWriteType['\"\\]*\s*[:=]\s*['\"\\]*ReadOnly)"
@@ -90,7 +96,7 @@ def service_deed(command: Command) -> str:
     if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)):
         return ""
     words = frozenset(word.lower() for word in command.args)
-    return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words)
+    return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words, command.args)
 
 
 def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
@@ -157,7 +163,7 @@ def _by_parts(name: str, plain: frozenset[str], command: Command) -> str:
         return "shell.privilege" if {"run", "label", "debug"} & words and _HOST_POD.search(command.text) else ""
     if name == "aws" and _UNWATCHED.search(command.text):
         return "shell.weakens"
-    if name in _CLOUDS and _lets_everybody(command.text) and not _WEB_ALONE.search(command.text):
+    if name in _CLOUDS and _lets_everybody(command.text) and not _PASSES.search(command.text):
         return "shell.grants"
     return ""
 
@@ -169,10 +175,12 @@ def _lets_everybody(text: str) -> bool:
     return _EVERYBODY.search(text) is not None and (_ALLOWS.search(text) is not None or _REFUSES.search(text) is None)
 
 
-def _by_words(name: str, words: frozenset[str]) -> str:
+def _by_words(name: str, words: frozenset[str], args: Sequence[str]) -> str:
     if words & DRY:
         return ""
-    return next((one.signal for one in _PLAIN.get(name, ()) if one.needs <= words and not one.unless & words), "")
+    found = next((one.signal for one in _PLAIN.get(name, ()) if one.needs <= words and not one.unless & words), "")
+    given = [after for word, after in pairwise(args) if word == "--policy-document"] if found and name == "aws" else []
+    return "" if given and all(only_looks(parsed_json(one)) for one in given) else found
 
 
 def _push(command: Command, words: frozenset[str]) -> str:

@@ -113,6 +113,8 @@ _KERNEL_SWITCH: Final = Lazy(
     r"^/proc/(?:sysrq-trigger|sys/kernel/(?:core_pattern|modprobe|hotplug|randomize_va_space|kptr_restrict|dmesg_restrict|"
     r"yama/ptrace_scope)|sys/fs/(?:suid_dumpable|binfmt_misc/register))$|^/sys/kernel/(?:uevent_helper|security/.*)$"
 )
+_HARDENED: Final = ("randomize_va_space", "kptr_restrict")  # which are as they should be with the highest number
+_HARDENS: Final = Lazy(r"^\s*(?:sudo\s+)?(?:echo|printf)\s+['\"]?2['\"]?\s*(?:>|\|\s*(?:sudo\s+)?tee\b)[^;&|\n]*$")
 _DEFENCE_UNIT: Final = Lazy(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
 _HISTORY_OFF: Final = Lazy(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
@@ -192,7 +194,7 @@ def tampering_write(target: str, source: str) -> Signalled | None:
         return "shell.hides-traces", target[:80]
     if target.endswith("sshd_config") and _SSHD_WEAK.search(source):
         return "shell.weakens", target[:80]
-    if _is_kernel_switch(target):
+    if _is_kernel_switch(target) and not (target.endswith(_HARDENED) and _HARDENS.match(source)):
         return "shell.kernel", target[:80]
     return None
 
@@ -253,7 +255,7 @@ def _locks_key(args: tuple[str, ...]) -> str:
 
 def _edits_sshd(args: tuple[str, ...]) -> str:
     edits = any(arg.startswith("-") and "i" in arg for arg in args)
-    if not edits or not any(arg.endswith("sshd_config") for arg in args):
+    if not edits or not any(arg.endswith("sshd_config") and arg[:5] != "/tmp/" for arg in args):  # noqa: S108
         return ""
     return "shell.weakens" if any(_SSHD_WEAK.search(left_by(arg)) for arg in args) else ""
 

@@ -59,6 +59,8 @@ _GIVES_TEXT: Final = frozenset({"-e", "-f", "--expression", "--regexp", "--file"
 
 def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     """Return where the words of a command stand that are no files it reads: a pattern, values of options, outputs."""
+    if name == "openssl" and not _OF_KEYS.isdisjoint(args[:1]) and "-pubout" in args and "-text" not in args:
+        return frozenset(range(len(args)))  # of a key, the half that everybody may have
     found, values = set[int](), set[int]()  # `values` stand behind options, those that name files among them
     for at, before in enumerate(args[:-1], 1):
         if name not in SEARCHERS:
@@ -74,6 +76,7 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     return frozenset(found)
 
 
+_OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
 
 
