@@ -18,6 +18,7 @@ from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.extract import readable
 from aegis.detect.quick import one_of
+from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.tool_words import is_scratch, is_throwaway, statements
 
@@ -56,6 +57,8 @@ _NODE: Final = r"\(\s*\w*\s*(?::\s*[\w|:`]+\s*)?\)"  # of any kind or of one, wh
 _EVERY_OF_LABEL: Final = Lazy(
     rf"(?is)\bmatch\s*{_NODE}(?:\s*<?-\s*(?:\[[\s\w:|*.]*\])?\s*->?\s*{_NODE})*\s*(?:detach\s+)?delete\b"
 )
+_LABEL: Final = Lazy(r"\(\s*\w*\s*:\s*([\w|:`]+)\s*\)")
+_PASSING: Final = frozenset({"tmp", "temp", "fixture", "fixtures", "scratch", "dummy"})  # and no `TestResult`
 _EXPLAINS: Final = Lazy(r"(?i)^\s*explain\s")  # without doing it, where PROFILE does
 _SETS_EVERY: Final = Lazy(r"(?is)\bmatch\s*\(\s*\w*\s*:?\s*\w*\s*\)\s*(?:set|remove)\s+\w+[.:]")
 
@@ -90,9 +93,11 @@ def _cypher(text: str) -> list[ResourceEffect]:
     found: list[ResourceEffect] = []
     shown = text.strip()[:_SHOWN]
     text = _without_idle_condition(_JOINED_TEXTS.sub("", text))  # a query that is built of texts and run by a procedure
-    if _EVERY_NODE.search(text) or _ITERATED.search(text):
+    of_label = _ITERATED.search(text) or _EVERY_OF_LABEL.search(text)
+    labels = [] if of_label is None else _LABEL.findall(of_label.group())
+    if _EVERY_NODE.search(text) or (of_label is not None and not labels):
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
-    elif _EVERY_OF_LABEL.search(text):
+    elif any(_PASSING.isdisjoint(words := words_of(label)) or not is_throwaway(" ".join(words)) for label in labels):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))
     if _SETS_EVERY.search(text):
         found.append(ResourceEffect("write", "record", "all", (), "", shown))

@@ -135,7 +135,6 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     return "", []
 
 
-_SOCKET: Final = "source=/var/run/docker.sock,"  # by which containers are built in one, as people do every day
 _OF_EDITORS: Final = Lazy(r"\$\{(?:userHome|env:HOME|env:USERPROFILE)\}")  # variables of Visual Studio Code
 # Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
 _TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"

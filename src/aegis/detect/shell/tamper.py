@@ -255,7 +255,7 @@ def _locks_key(args: tuple[str, ...]) -> str:
 
 def _edits_sshd(args: tuple[str, ...]) -> str:
     edits = any(arg.startswith("-") and "i" in arg for arg in args)
-    if not edits or not any(arg.endswith("sshd_config") and arg[:5] != "/tmp/" for arg in args):  # noqa: S108
+    if not edits or not any(arg.endswith("sshd_config") and (arg[:5] != "/tmp/" or ".." in arg) for arg in args):  # noqa: S108
         return ""
     return "shell.weakens" if any(_SSHD_WEAK.search(left_by(arg)) for arg in args) else ""
 
