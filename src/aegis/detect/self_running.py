@@ -19,6 +19,7 @@ import yaml
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
+from aegis.detect.containers import of_container
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
@@ -67,6 +68,10 @@ def gives_away(place: Resource, written: Written, language: str, programs: Seque
     for does, shown in said(place, written, programs):
         if does:
             yield effect_of(does)._replace(evidence=shown)
+    value = parsed_json(written.flow.text[:MAX_FLOW]) if written.path.endswith("devcontainer.json") else None
+    mounts = value.get("mounts") if isinstance(value, dict) else None
+    given = [one for one in mounts if _LENT.search(str(one)) is None] if isinstance(mounts, list) else []
+    yield from of_container({"mounts": given})
 
 
 def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
@@ -283,11 +288,10 @@ _OWN_WORK: Final = Lazy(
 
 
 def _started(value: dict[str, Any]) -> str:
-    """The command that starts a development container, but for what such containers are lent and debuggers need."""
-    lists = (value[name] if isinstance(value.get(name), list) else [] for name in ("runArgs", "mounts"))
-    options, mounts = ([one for one in listed if isinstance(one, str)] for listed in lists)
+    """The command that starts a development container, but for what debuggers need."""
+    given = value.get("runArgs")
+    options = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
     options += ["--privileged"] if value.get("privileged") is True else []
-    options += [f"--mount={one}" for one in mounts if _LENT.search(one) is None]
     return str(_DEBUGS.sub("", shlex.join(["docker", "run", *options, "image"])))
 
 
