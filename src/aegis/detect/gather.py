@@ -22,7 +22,6 @@ from aegis.detect.analyse import (
     deletes_by_name,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
-from aegis.detect.conditions import looks_like_sql
 from aegis.detect.endpoints import only_tried
 from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
@@ -35,6 +34,7 @@ from aegis.detect.roles import (
     argument_of,
     executes,
     key_role,
+    looks_like_sql,
     named_role,
     role_of,
     runs_code,
@@ -45,7 +45,7 @@ from aegis.detect.roles import (
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
-from aegis.detect.tool_files import PATCHES, objects_by, puts_by_name, run_by, runs_by_name, written_by
+from aegis.detect.tool_files import PATCHES, added_by, objects_by, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -298,7 +298,8 @@ def gather(subject: FactSubject) -> Facts:
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
-    own += () if limits else objects_by(tool, given, texts)
+    if not limits and (added := added_by(tool)):
+        own += objects_by(added, given, texts)
     found.written.extend(own)
     may_try = together is None or "dry" in together or "Dry" in together
     if not limits and not (may_try and only_tried(given, subject.schema)):

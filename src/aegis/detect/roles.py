@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
-from aegis.detect.conditions import (
-    is_boolean_search,
-    is_cmdlet_line,
-    is_condition,
-    is_filter,
-    is_prose_with_code,
-    looks_like_sql,
-)
+from aegis.detect.conditions import is_boolean_search, is_cmdlet_line, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
 from aegis.detect.resources import is_local_page
 
@@ -237,56 +229,43 @@ def executes(tool: str) -> TextRole | None:
     return None
 
 
-# What arguments are for by the word of the tool's own JSON Schema.
-#
-# Formats and media types are said by whoever declared the tool, so they count before names do (JSON Schema 2020-12,
-# validation vocabulary, clauses 7 and 8). Descriptions are prose and decide nothing.
+# Whether a text is a SQL statement, by its first two words; needs no parser.
 
-_MOST: Final = 1_000  # properties of one schema that are looked at
-_DEEPEST: Final = 8
-_FORMATS: Final[Mapping[str, TextRole]] = {
-    "uri": "url", "uri-reference": "url", "iri": "url", "iri-reference": "url", "hostname": "url",
-    "idn-hostname": "url", "ipv4": "url", "ipv6": "url",
-    "email": "identifier", "idn-email": "identifier", "uuid": "identifier", "date": "identifier",
-    "date-time": "identifier", "time": "identifier", "duration": "identifier",
-}  # fmt: skip
-_MEDIA: Final[Mapping[str, TextRole]] = {
-    "application/sql": "sql", "application/x-sh": "command", "text/x-shellscript": "command",
-    "application/x-shellscript": "command", "text/javascript": "code", "application/javascript": "code",
-    "text/x-python": "code", "application/x-php": "code", "text/plain": "content", "text/html": "content",
-    "text/markdown": "content",
-}  # fmt: skip
+_COMPANIONS: Final[dict[str, frozenset[str]]] = {
+    "insert": frozenset({"into", "ignore", "overwrite"}),
+    "replace": frozenset({"into"}),
+    "delete": frozenset({"from"}),
+    "create": frozenset(
+        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
+    ),
+    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
+    "alter": frozenset({"table", "user", "database", "view", "role"}),
+    "truncate": frozenset({"table"}),
+    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
+    "merge": frozenset({"into"}),
+    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
+    "explain": frozenset({"select", "analyze", "query"}),
+}
 
 
-def schema_roles(schema: Mapping[str, Any] | None) -> dict[str, TextRole]:
-    """The roles that a schema of arguments gives, by JSON pointer; empty where it says nothing.
-
-    References, alternatives and items of arrays give nothing: names decide there.
-    """
-    found: dict[str, TextRole] = {}
-    waiting: list[tuple[str, Any, int]] = [("", schema, 0)]
-    seen = 0
-    while waiting and seen < _MOST:
-        path, part, depth = waiting.pop()
-        seen += 1
-        if not isinstance(part, Mapping):
-            continue
-        role = _role(part)
-        if path and role is not None:
-            found[path] = role
-        properties = part.get("properties")
-        if isinstance(properties, Mapping) and depth < _DEEPEST:
-            waiting.extend((f"{path}/{escape(str(name))}", inner, depth + 1) for name, inner in properties.items())
-    return found
+_STARTS: Final = frozenset(
+    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
+)
 
 
-def _role(part: Mapping[str, Any]) -> TextRole | None:
-    media, form = part.get("contentMediaType"), part.get("format")
-    if isinstance(media, str) and media.partition(";")[0].strip().lower() in _MEDIA:
-        return _MEDIA[media.partition(";")[0].strip().lower()]
-    if isinstance(form, str) and form in _FORMATS:
-        return _FORMATS[form]
-    return None
+def looks_like_sql(text: str) -> bool:
+    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
+    if text.lstrip().lstrip("(")[:1] not in _STARTS:
+        return False
+    words = text.split(None, 2)
+    if len(words) < 2:
+        return False
+    first, second = words[0].lower().lstrip("("), words[1].lower()
+    if first in {"select", "with"}:
+        lowered = text[:4_096].lower()
+        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
+    companions = _COMPANIONS.get(first)
+    return companions is not None and second in companions
 
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
@@ -403,6 +382,7 @@ _TAKES_FILES: Final = frozenset({
 })  # fmt: skip
 
 
+@lru_cache(maxsize=8_192)
 def works_on_files(tool: str) -> bool:
     """Whether a tool's name says that it works on files."""
     return not _FILING.isdisjoint(words_of(tool))

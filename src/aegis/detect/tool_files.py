@@ -74,12 +74,17 @@ _ADDED: Final = {"hook": ".claude/settings.json", "agent": ".claude/agents.json"
 _OBJECTS: Final = (".code-workspace", ".json", ".jsonc", ".webmanifest", ".yaml", ".yml")
 
 
-def objects_by(tool: str, given: Mapping[str, Any], texts: Sequence[Text]) -> Iterator[Written]:
-    """What a call puts into files as objects: beside a path, or as a hook, a server or an agent that it adds."""
+@lru_cache(maxsize=8_192)
+def added_by(tool: str) -> str:
+    """What a tool adds or writes by its name, as its last word has it; empty for one that does not."""
     words = [word.removesuffix("s").removeprefix("sub") for word in words_of(tool.rpartition("__")[2])]
-    kind = "mcp" if "mcp" in words and words[-1] == "server" else words[-1] if words else ""
     if _ADDS.isdisjoint(words) and _PARTLY.isdisjoint(words) and "write" not in words:
-        return
+        return ""
+    return "mcp" if "mcp" in words and words[-1] == "server" else words[-1]
+
+
+def objects_by(kind: str, given: Mapping[str, Any], texts: Sequence[Text]) -> Iterator[Written]:
+    """What a call puts into files as objects: beside a path, or as a hook, a server or an agent that it adds."""
     paths = [text.value for text in texts if text.role == "path" and text.value.lower().endswith(_OBJECTS)]
     if len(paths) == 1:
         for value in given.values():

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from aegis.config.compile import compile_policy
+from aegis.config.compile_tools import schema_roles
 from aegis.config.config import parse_config
 from aegis.core.principal import Principal
-from aegis.detect.roles import schema_roles
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.policy.model import Incoming
 
