@@ -200,7 +200,10 @@ def only_tried(arguments: Mapping[str, Any], schema: Mapping[str, Any] | None = 
         return True
     paths = [path_of(arguments[name]) for name in _PLACES if isinstance(arguments.get(name), str)]
     bodies = [arguments[name] for name in _SENT if isinstance(arguments.get(name), dict)]
-    if not paths and bodies and all(one.get("kind") == _DELETES and one.get("dryRun") == ["All"] for one in bodies):
+    # Of a tool whose schema takes them: to any other call a body may be added that nobody reads.
+    takes = isinstance(declared, Mapping) and all(name in declared for name in _SENT if name in arguments)
+    tries = (one.get("kind") == _DELETES and one.get("dryRun") == ["All"] for one in bodies)
+    if takes and not paths and bodies and all(tries):
         return True
     if not paths or not all(map(_OF_CLUSTER.match, paths)):
         return False

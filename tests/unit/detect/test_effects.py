@@ -195,15 +195,19 @@ def test_a_large_call_is_read_by_its_members_as_a_small_one_is(tool: str, argume
         ({"dry_run": "none"}, {"type": "string"}, True),
         ({"dry_run": "server"}, {"type": "boolean"}, True),
         ({"dry_run": "server"}, None, True),  # which the tool need not look at
+        ({"body": {"kind": "DeleteOptions", "dryRun": ["All"]}}, {"type": "object"}, False),
+        ({"body": {"kind": "DeleteOptions", "dryRun": []}}, {"type": "object"}, True),
+        ({"body": {"kind": "DeleteOptions", "dryRun": ["All"]}}, None, True),
     ],
 )
 def test_what_is_only_tried_is_so_where_the_tool_says_that_it_can(
     given: dict[str, Any], declared: dict[str, str] | None, is_held: bool
 ) -> None:
-    schema = {"type": "object", "properties": {"name": {}} if declared is None else {"name": {}, "dry_run": declared}}
+    (name,) = given
+    schema = {"type": "object", "properties": {"name": {}} if declared is None else {"name": {}, name: declared}}
     call = _call("delete_namespace", {"name": "payments", **given})
     assert bool(gather(replace(call, schema=schema)).resource_effects) is is_held
 
 
-def _call(tool: str, arguments: dict[str, str]) -> FactSubject:
+def _call(tool: str, arguments: dict[str, Any]) -> FactSubject:
     return FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits())
