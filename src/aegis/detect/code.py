@@ -94,7 +94,8 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         cut = cut or len(nodes) + len(assigned) < len(every) + len(assigns)
         program = reached({**seen.nodes, "call": nodes, "assign": assigned}, language, aliases)
         calls += sorted((call_of(node, aliases, language) for node in program.nodes["call"]), key=_order)
-        given = [*map(assignment_of, program.nodes["assign"]), *map(result_of, program.nodes.get("function", ()))]
+        given = [*map(assignment_of, program.nodes["assign"]), *map(assignment_of, program.nodes.get("alias", ()))]
+        given += map(result_of, program.nodes.get("function", ()))
         assignments += sorted(filter(None, given), key=_order)
         deeds.append(deeds_of(program, language))
     return Code(tuple(calls), tuple(assignments), cut, tuple(deeds))
@@ -164,8 +165,19 @@ _HIDDEN_TEXT: Final = Lazy(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
 _ENVIRONMENT: Final = Lazy(
     r"\b(?:\w+\.)?environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bENV\.(?:to_h|to_a|map|each\w*|inspect|to_s|collect)|"
     r"\bos\.Environ\s*\(|\bSystem\.getenv\s*\(\s*\)|\bGetEnvironmentVariables\s*\(|\benv\.toObject\s*\(|%ENV\b|"
-    r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b"
+    r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b|"
+    # what a program prints that tells it
+    r"(?:output|run|open|exec\w*|spawn\w*|call|system|passthru|Command|%x|=)\s*[(\[{]*\s*[\"'`]?(?:/usr/bin/)?"
+    r"(?:env|printenv)\s*[\"'`|)}]"
 )
+# What writes a file, with the name of the file or what holds it.
+_FILES: Final = Lazy(
+    r"\bopen\(\s*(?:[\"']([^\"'\n]{1,200})[\"']|(\w+))\s*,\s*[\"'][wa]|"
+    r"(?:writeFile(?:Sync)?|writeTextFile(?:Sync)?|file_put_contents|File\.(?:bin)?write|IO\.write|os\.WriteFile)\s*\(\s*"
+    r"(?:[\"'`]([^\"'`\n]{1,200})[\"'`]|(\$?\w+))|"
+    r"\bPath\(\s*(?:[\"']([^\"'\n]{1,200})[\"']|(\w+))\s*\)\.write_"
+)
+_TAKEN: Final = frozenset({"environment", "secret", "variable"})
 _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)`")
 # What another machine sent, as it comes in pieces or at once, and what runs it.
 _COMES_IN: Final = Lazy(
@@ -400,13 +412,41 @@ _MAY_FLOW: Final = one_of(_FETCHED.pattern, _DECODED.pattern, _ENVIRONMENT.patte
 
 
 def _flows(code: Code) -> dict[str, frozenset[str]]:
-    """What the names of a text hold, by what was assigned to them, in its order."""
+    """What the names of a text hold, by what was assigned to them, in its order, and the files that it writes."""
     kinds: dict[str, frozenset[str]] = {}
-    for assignment in code.assignments:
+    _assign(code.assignments, kinds)
+    if not any(map(_TAKEN.intersection, kinds.values())) and not any(
+        _ENVIRONMENT.search(call.arguments) for call in code.calls
+    ):
+        return kinds
+    held = {one.name: target for one in code.assignments for target in _files_of(one.value)}
+    for call in code.calls:
+        owner, _, verb = call.name.rpartition(".")
+        targets = _files_of(call.text)
+        if verb in _WRITES:  # to the file that it is called on, or is given
+            targets += [held[name] for name in (owner, *_NAME.findall(call.arguments)[-1:]) if name in held]
+        taken = _kinds(call.arguments, kinds) & _TAKEN if targets else frozenset()
+        for target in (_FILED, *targets) if taken else ():
+            kinds[target] = kinds.get(target, frozenset()) | taken
+    _assign(code.assignments, kinds)
+    return kinds
+
+
+def _assign(assignments: Sequence[Assignment], kinds: dict[str, frozenset[str]]) -> None:
+    for assignment in assignments:
         found = _kinds(assignment.value, kinds)
         for match in _NAME.finditer(assignment.name) if found else ():
             kinds[match.group()] = kinds.get(match.group(), frozenset()) | found
-    return kinds
+
+
+def _files_of(text: str) -> list[str]:
+    """The files that a piece of code writes: a name that holds one, or the file's own name behind a quote."""
+    groups = [match.groups() for match in _FILES.finditer(text)]
+    return [f"{_FILED}{group}" if at % 2 == 0 else group for found in groups for at, group in enumerate(found) if group]
+
+
+_FILED: Final = '"'  # before the name of a file among those of values
+_WRITES: Final = frozenset({"write", "writelines", "puts", "print", "WriteString", "Write", "writeText", "dump"})
 
 
 _NAME: Final = Lazy(r"\$?[A-Za-z_]\w*")
@@ -428,6 +468,8 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
     if known:
         for match in _NAME.finditer(text):
             found |= known.get(match.group(), frozenset())
+        for word in _strings(text) if _FILED in known else ():
+            found |= known.get(f"{_FILED}{word}", frozenset())
     return frozenset(found)
 
 

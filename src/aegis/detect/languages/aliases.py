@@ -195,6 +195,9 @@ def _plain(name: str) -> str:
 
 def assignment_of(node: Node) -> Assignment | None:
     """What a name is given; nothing where a node gives no value to any."""
+    if node.type == "as_pattern":  # `with open(...) as file`
+        given = node.child_by_field_name("alias")
+        return Assignment(text_of(given)[:80], text_of(node.children[0]), node.start_byte) if given else None
     left = node.child_by_field_name("left") or node.child_by_field_name("name")
     right = node.child_by_field_name("right") or node.child_by_field_name("value")
     if right is None and node.type == "variable_declarator" and node.named_child_count > 1:

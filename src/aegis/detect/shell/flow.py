@@ -80,6 +80,31 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
     return None
 
 
+def staged(commands: Sequence[Command], writes: Sequence[tuple[str, str]]) -> Iterator[list[Command]]:
+    """Yield the pipelines that go by way of a file: what makes it, and what sends it: `env > e; curl -T e ...`.
+
+    `writes` are files that redirections write, each with the text of its statement.
+    """
+    senders = [(at, one) for at, one in enumerate(commands[:_MOST_STAGED]) if at and one.name.lower() in SENDERS]
+    for at, sender in senders[:_MOST_SENDERS]:
+        files = {arg.rpartition("@")[2] for arg in sender.args if arg[:1] != "-"}
+        made = [text for target, text in writes if target in files][:1]
+        before = [
+            one
+            for one in commands[:at]
+            if (one.name in _PACKS and not files.isdisjoint(one.args)) or any(one.text in text for text in made)
+        ]
+        piped = {one.pipe for one in before if one.pipe}
+        before += [one for one in commands[:at] if one.pipe in piped and one not in before]
+        if before:
+            yield [*before, sender._replace(stage=_MOST_STAGED)]
+
+
+_PACKS: Final = frozenset({"tar", "bsdtar", "zip", "7z", "7za", "cpio", "pax", "rar"})
+_MOST_STAGED: Final = 256  # commands of a text that are looked at for files that go on
+_MOST_SENDERS: Final = 8
+
+
 def heeded(commands: Sequence[Command]) -> Iterator[ResourceEffect]:
     """What runs the words of whoever wrote a message, a row or a record: `git log --format=%b | sh`."""
     told = {command.pipe for command in commands if command.pipe and not command.inside and _is_foreign(command)}

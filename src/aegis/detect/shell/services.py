@@ -19,7 +19,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import Did
+from aegis.detect.shell.uses import Did, service_resource
 from aegis.detect.shell.words import FED
 from aegis.detect.tool_words import is_throwaway
 
@@ -337,6 +337,26 @@ def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
             yield Did("delete", "cloud-resource", "all", args[:_FIRST_NAMED])
 
 
+def stops_found(commands: Sequence[Command]) -> Iterator[Did]:
+    """Yield the end of guards whose processes are looked up by name: `ps aux | grep falcon | xargs kill`."""
+    if not any(_kills_found(command) for command in commands):
+        return
+    for command in commands:
+        if command.name in _FINDERS and (command.pipe or command.inside):
+            for name in _NAMES.findall(" ".join(command.args).replace("[", "").replace("]", "")):
+                if service_resource(name, "process") == "defence":
+                    yield Did("stop", "defence", "one", (name,))
+
+
+def _kills_found(command: Command) -> bool:
+    """Whether a command ends processes that another one names."""
+    if command.name in FED:
+        return "kill" in command.args
+    return command.name == "kill" and any(arg.lstrip('"')[:1] in {"$", "`"} for arg in command.args)
+
+
+_FINDERS: Final = frozenset({"grep", "egrep", "fgrep", "rg", "pgrep", "pidof", "awk", "gawk"})
+_NAMES: Final = Lazy(r"[\w.-]{3,64}")
 _LISTS_OF_GIT: Final = frozenset({"for-each-ref", "ls-remote", "branch", "tag"})
 _DELETES_REFS: Final = frozenset({"--delete", "-d"})
 _SHORT_LIVED: Final = frozenset({"pod", "pods", "po", "job", "jobs", "rs", "replicasets", "events"})

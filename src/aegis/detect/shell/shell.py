@@ -45,6 +45,7 @@ from aegis.detect.shell.flow import (
     labels,
     pipeline,
     searches_keys,
+    staged,
     substitutions,
     uploaded,
 )
@@ -52,7 +53,7 @@ from aegis.detect.shell.handed import cmd_script, inner_lines, powershell_script
 from aegis.detect.shell.heredocs import Extracted, extracted, restored
 from aegis.detect.shell.known import KnownFacts
 from aegis.detect.shell.programs import code_given, moves_programs, started
-from aegis.detect.shell.services import named_effects, service_deed, sweeps
+from aegis.detect.shell.services import named_effects, service_deed, stops_found, sweeps
 from aegis.detect.shell.starts import (
     PREFIXED,
     STARTS_GIVEN,
@@ -179,7 +180,7 @@ def analyse_shell(
         if command.pipe:
             pipes[command.pipe].append(command)
         _add_command(command, facts, depth)
-    for stages in pipes.values():
+    for stages in (*pipes.values(), *staged(commands, shell.writes)):
         facts.signals.extend(pipeline(stages))
         away = carried(stages)
         if away is not None:
@@ -189,11 +190,9 @@ def analyse_shell(
     facts.ran.extend(runs(commands))
     for command in located(commands):
         _add_command(command, facts, depth)
-    facts.signals.extend(substitutions(commands))
-    facts.signals.extend(dropped(commands))
-    facts.signals.extend(labels(commands))
+    facts.signals.extend((*substitutions(commands), *dropped(commands), *labels(commands)))
     facts.effects.extend((*heeded(commands), *uploaded(commands)))
-    facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in sweeps(commands))
+    facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in (*sweeps(commands), *stops_found(commands)))
     locked = locks_away(commands)
     if locked:
         facts.effects.append(ResourceEffect("encrypt", "home", "many", (), "", locked[:_SHOWN]))
