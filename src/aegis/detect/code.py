@@ -183,7 +183,8 @@ _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)
 _COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
     r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
-    r"\.then\(\s*(?:async\s*)?\(?(\w+)\)?\s*=>\s*\{?\s*(?:return\s+)?(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
+    r"(?:\.then\(|\.on\(\s*['\"]data['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?\s*(?:=>)?\s*\{?\s*(?:return\s+)?"
+    r"(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 # What runs a text, handed to whatever holds one: `fetch(url).then(r => r.text()).then(eval)`.
 _HANDED_ON: Final = Lazy(r"^\(\s*(?:(?:globalThis|window|global|self)\.)?(?:eval|Function|vm\.runIn\w+)\s*[,)]")
