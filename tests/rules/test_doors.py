@@ -12,6 +12,7 @@ from aegis.config.config import load_config
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
 from aegis.detect.rules.cache import default_cache_folder
+from aegis.detect.tool_words import builtin_tools
 from aegis.policy.model import Evaluation, Incoming
 
 POLICY: Final = compile_policy(load_config(), cache=default_cache_folder())
@@ -170,3 +171,13 @@ def test_a_file_is_told_whatever_its_argument_is_called(place: str) -> None:
         assert judged(tool, {place: "/etc/cron.d/job", "content": line}).combined.outcome > Outcome.SANITIZE, tool
     assert judged("read_file", {place: "/etc/shadow"}).combined.outcome is Outcome.BLOCK
     assert judged("http_request", {"url": "/v1/users", "method": "GET"}).combined.outcome is Outcome.ALLOW
+
+
+def test_a_tool_for_a_machine_is_judged_as_the_command_that_does_the_same() -> None:
+    wrong = [
+        example
+        for command in (command for file in builtin_tools() for command in file.commands)
+        for example in (*command.found, *command.passes)
+        if (judged(example.tool, example.arguments).combined.outcome > Outcome.SANITIZE) != (example in command.found)
+    ]
+    assert wrong == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.shell.services import DRY
+from aegis.detect.tool_words import ToolCommand, commands_of
 
 # What tools are called by, and the program whose commands they run.
 _PROGRAMS: Final[Mapping[str, str]] = {
@@ -101,6 +102,9 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
 
 def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     """The command lines, or the code, that do what a call does; nothing of a call that names no program."""
+    known = commands_of(tool)
+    if known:
+        return list(_commands(known, arguments))
     program, deed = _program_of(tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, a path or an address
@@ -140,6 +144,34 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
                 said = said[1:] if said[0] == program else said
                 found.append(Restated(shlex.join([program, *(word[:_LONGEST] for word in said[:_MOST])]), "command"))
     return found
+
+
+def _commands(known: Sequence[ToolCommand], arguments: Mapping[str, Any]) -> Iterator[Restated]:
+    """The lines of a tool for a machine whose members are all given."""
+    given = {_plain(str(name)): value for name, value in arguments.items()}
+    for one in known:
+        told = [(given[name], values) for name, values in one.when.items() if name in given]
+        if any(str(value).lower() not in values for value, values in told):
+            continue
+        for line in one.lines:
+            words = [word for part in _PIECES.findall(line) for word in _filled(part, given)]
+            if "" not in words:
+                yield Restated(shlex.join(words[:_MOST]), "command")
+
+
+_PIECES: Final = Lazy(r"\{[^}]*\}|\[[^\]]*\]|\S+")
+
+
+def _filled(piece: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """The words that a piece of a line stands for; an empty one where no member is given that it needs."""
+    option, _, named = piece[1:-1].rpartition(" ")
+    members = [given[name] for each in named.split("|") if (name := _plain(each)) in given]
+    if piece[0] == "[":
+        yield from [option] if any(value is True or value in ("true", "yes") for value in members) else ()
+    elif piece[0] == "{":
+        yield from next((words for value in members if (words := list(_values(value)))), [""])
+    else:
+        yield piece
 
 
 def only_says(arguments: Mapping[str, Any]) -> bool:

@@ -94,6 +94,20 @@ class ToolStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     passes: tuple[str, ...] = ()
 
 
+class ToolCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """What the words of a tool say that it does to a machine, in command lines with its members in their places.
+
+    A tool is meant in whose name all words of one of `names` stand, or no others behind a `=`. Of the members in
+    `when` that are given each holds one of its values.
+    """
+
+    names: tuple[str, ...]
+    lines: tuple[str, ...]
+    when: Mapping[str, tuple[str, ...]] = {}
+    found: tuple[ToolExample, ...] = ()
+    passes: tuple[ToolExample, ...] = ()
+
+
 class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of what tools do: `verbs` and `things` are classes of words, `members` are names with a meaning."""
 
@@ -105,6 +119,7 @@ class ToolFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     deeds: tuple[ToolDeed, ...] = ()
     requests: tuple[ToolRequest, ...] = ()
     statements: tuple[ToolStatement, ...] = ()
+    commands: tuple[ToolCommand, ...] = ()
 
 
 class KnownDeed(NamedTuple):
@@ -151,6 +166,20 @@ def statements(*, sql: bool) -> KnownStatements:
     patterns = [f"(?i){one.pattern}" for one in told]
     known = tuple((Lazy(pattern), effect_of(one.does)) for pattern, one in zip(patterns, told, strict=True))
     return KnownStatements(one_of(*patterns), known)
+
+
+@lru_cache(maxsize=8_192)
+def commands_of(tool: str) -> tuple[ToolCommand, ...]:
+    """What a tool does to a machine by the words of its name; most tools do nothing to one."""
+    words = frozenset(words_of(tool))
+    return tuple(
+        one
+        for file in builtin_tools()
+        for one in file.commands
+        if any(
+            words == {*name[1:].split()} if name[:1] == "=" else words.issuperset(name.split()) for name in one.names
+        )
+    )
 
 
 @cache
