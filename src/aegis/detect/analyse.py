@@ -14,6 +14,7 @@ from aegis.core.finding import Finding
 from aegis.core.outcome import Category, Effect, Outcome, Risk
 from aegis.core.patterns import compile_all
 from aegis.core.text import TextRole
+from aegis.detect.endpoints import command_request
 from aegis.detect.extract import exceeded
 from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written
@@ -26,10 +27,10 @@ from aegis.detect.resources import place_of
 from aegis.detect.restated import Restated, as_applescript
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
-from aegis.detect.structured import requested
+from aegis.detect.structured import asked
 from aegis.detect.tool_files import language_by_ending, put_at
 
-_CLIENTS: Final = frozenset({"curl", "wget", "http", "https", "xh"})
+_CLIENTS: Final = frozenset({"az", "curl", "gh", "glab", "http", "https", "wget", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
 EXECUTED: Final = 60  # the confidence from which a text in the role of code counts as run by the tool
 _PARSED: Final[frozenset[TextRole]] = frozenset({"sql", "command", "code"})
@@ -260,7 +261,7 @@ def _shell(text: Text, found: Gathering, tool: str, *, meant: bool = True) -> No
         found.effect(effect, text)
     for one in facts.ran:
         if one.name in _CLIENTS:
-            for effect in requested(one.args):
+            for effect in asked(*command_request(one.name, one.args)):
                 found.effect(effect, text)
     found.ran.extend([one._replace(path=text.path) for one in facts.ran])
     if len(facts.statements) > _MOST_PROGRAMS or len(facts.programs) > _MOST_PROGRAMS:

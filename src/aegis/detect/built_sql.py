@@ -27,11 +27,11 @@ _BUILDS: Final = one_of(
 # Statements that name files, whose names can be put together as well.
 _NAMES_FILES: Final = one_of(
     r"(?i)\bvacuum\b[^;]*\binto\b|\b(?:out|dump|in)file\b|\bcopy\b|\battach\b|\bexport\s+database\b|\bto\s+disk\b|"
-    r"\b(?:read_\w+|\w+_scan|sniff_csv|glob|file)\s*\("
+    r"\b(?:read_\w+|\w+_scan|sniff_csv|glob|file)\s*\(|\bapoc\.(?:cypher|periodic)\b"
 )
 _STATEMENT: Final = Lazy(
     r"(?is)^\s*(?:noaudit|audit|drop|delete|truncate|alter|update|insert|create|grant|revoke|copy|exec|execute|select|with|merge|shutdown|backup|"
-    r"do|declare|begin|call|set|load|attach|detach|lock|kill|vacuum|reindex|refresh|use)\b"
+    r"sp_configure|do|declare|begin|call|set|load|attach|detach|lock|kill|vacuum|reindex|refresh|use)\b"
 )
 _SCHEDULED: Final = Lazy(r"(?is)\bcreate\s+(?:definer\s*=\s*\S+\s+)?event\b[^;]*?\bdo\s+(?:begin\s+)?([^;]+)")
 _RUNNING: Final = Lazy(r"(?i)\b(?:execute\s+immediate|execute|exec|call|vacuum|prepare\s+\w+\s+from)\b")
@@ -57,7 +57,8 @@ def built_statements(text: str) -> list[str]:
     try:
         # These words make a command of all that follows, which no dialect divides into tokens.
         blank = _RUNNING.sub(lambda match: " " * len(match.group()), text)
-        tokens = Dialect.get_or_raise(None).tokenize(blank)[:_MOST_TOKENS]
+        dialect = "mysql" if "apoc." in text else None  # in Cypher both kinds of quotes are put around texts
+        tokens = Dialect.get_or_raise(dialect).tokenize(blank)[:_MOST_TOKENS]
     except (SqlglotError, ValueError, IndexError):
         return list(found)[:MOST_BUILT]
     runs_names = _RUNS_NAME.search(text) is not None
@@ -83,6 +84,8 @@ def built_statements(text: str) -> list[str]:
             value = constant_at(tokens, at, variables)
             if value is not None:
                 _note(value.text, runs_names, found)
+                if value.end + 1 < len(tokens) and tokens[value.end].token_type is TokenType.ALIAS:
+                    variables[tokens[value.end + 1].text.lower()] = value.value
         begin = at if set_here is None else set_here.begin
         if value is not None and names_files and value.end > begin + 1:
             quoted = value.text.replace("'", "''")
@@ -125,7 +128,7 @@ _ONE_SCHEMA: Final = Lazy(
 )
 # Tables of its own session, and a name that is put behind that of a schema.
 _OF_SESSION: Final = Lazy(
-    r"(?i)\band\s+(?:\w+\.)?(?:relnamespace\s*=\s*pg_my_temp_schema\s*\(\)|(?:nspname|schemaname)\s+like\s+'pg_temp)"
+    r"(?i)\band\s+(?:\w+\.)?(?:relnamespace\s*=\s*pg_my_temp_schema\s*\(\)|(?:nspname|schemaname)\s+like\s+'pg_temp|temporary\s*=\s*'y')"
 )
 _QUALIFIED: Final = Lazy(r"\.\s*[%'\"]")
 _TABLE_NAMES: Final = ("relname", "tablename", "table_name")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Final
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from aegis.core.patterns import Lazy
+from aegis.detect.sql_constants import constant_of
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its notes on dialects would carry statements into logs
 _LONGEST: Final = 400  # characters of a condition that is read by itself
@@ -32,13 +37,47 @@ def always_true(node: exp.Expr | None) -> bool:
         return bool(node.this)
     if isinstance(node, exp.Literal):
         return not node.is_string and node.name not in {"0", ""}
-    if isinstance(node, exp.EQ):
-        return (node.left == node.right and not isinstance(node.left, exp.Column)) or node.left == node.right
+    if isinstance(node, exp.EQ) and node.left == node.right:
+        return True
+    return node is not None and _settled(node) is True
+
+
+_COMPARED: Final[Mapping[type[exp.Expr], Callable[[Any, Any], bool]]] = {
+    exp.EQ: eq, exp.NEQ: ne, exp.GT: gt, exp.GTE: ge, exp.LT: lt, exp.LTE: le,
+}  # fmt: skip
+
+
+def _settled(node: exp.Expr) -> bool | None:
+    """What a condition of constants alone comes to: `7 % 2 = 1`, `'a' IN ('a', 'b')`; `None` for every other one."""
+    if isinstance(node, exp.In) and not node.args.get("query"):
+        held = _constant(node.this)
+        return None if held is None else held in map(_constant, node.expressions[:_MOST_PARTS])
     if isinstance(node, exp.Like):
-        return isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal)
-    if isinstance(node, (exp.GT, exp.LT, exp.GTE, exp.LTE, exp.NEQ)):
-        return isinstance(node.left, exp.Literal) and isinstance(node.right, exp.Literal)
-    return False
+        return True if isinstance(node.this, exp.Literal) and isinstance(node.expression, exp.Literal) else None
+    compared = _COMPARED.get(type(node))
+    if compared is None or not isinstance(node, exp.Binary):
+        return None
+    left, right = _constant(node.left), _constant(node.right)
+    return compared(left, right) if type(left) is type(right) and left is not None else None
+
+
+def _constant(node: exp.Expr) -> str | int | None:
+    if next(node.find_all(exp.Column, exp.Query), None) is not None:
+        return None
+    text = node.sql()
+    return constant_of(text) if len(text) <= _LONGEST else None
+
+
+def selects_none(query: exp.Expr | None) -> bool:
+    """Whether a query finds nothing whatever its tables hold: `LIMIT 0`, `WHERE 1 = 2`."""
+    if not isinstance(query, exp.Select):
+        return False
+    limit, where = query.args.get("limit"), query.args.get("where")
+    if limit is not None and isinstance(limit.expression, exp.Literal) and limit.expression.name == "0":
+        return True
+    condition = None if where is None else where.this.unnest()
+    is_false = isinstance(condition, exp.Boolean) and not condition.this
+    return is_false or (condition is not None and (_settled(condition) is False or condition.sql() == "0"))
 
 
 _KEYS: Final = frozenset({"id", "pk", "uuid", "guid", "rowid", "oid", "_id", "ctid", "key"})
@@ -59,16 +98,19 @@ def selects_all(node: exp.Expr, target: exp.Expr) -> bool:
         held = node.this.unnest()
         if isinstance(held, exp.Is) and isinstance(held.expression, exp.Null):
             return _is_key(held.this)
-        return (isinstance(held, exp.Boolean) and not held.this) or _never_true(held)
+        return (isinstance(held, exp.Boolean) and not held.this) or _settled(held) is False
     if isinstance(node, (exp.Exists, exp.In)):
-        return _finds_all(node, target)
+        return _finds_all(node, target) or always_true(node)
     if isinstance(node, (exp.GT, exp.GTE, exp.NEQ)):
-        return (_is_key(node.left) and _below(node.right, isinstance(node, exp.GTE))) or always_true(node)
+        is_low = _is_key(node.left) and _below(node.right, isinstance(node, exp.GTE))
+        return is_low or _beyond(node) or always_true(node)
+    if isinstance(node, (exp.LT, exp.LTE)):
+        return _beyond(node) or always_true(node)
     if isinstance(node, exp.Between):
         low, high = node.args.get("low"), node.args.get("high")
         return _is_key(node.this) and _below(low, True) and _number(high) > _MANY
     if isinstance(node, (exp.Like, exp.ILike)):
-        return isinstance(node.expression, exp.Literal) and set(node.expression.name) == {"%"}
+        return isinstance(node.expression, exp.Literal) and {"%"} <= set(node.expression.name) <= {"%", "@"}
     return always_true(node)
 
 
@@ -111,16 +153,6 @@ _SIGNS: Final[dict[type[exp.Expr], str]] = {
 }  # fmt: skip
 
 
-def _never_true(node: exp.Expr) -> bool:
-    """Whether a condition compares two different constants."""
-    return (
-        isinstance(node, exp.EQ)
-        and isinstance(node.left, exp.Literal)
-        and isinstance(node.right, exp.Literal)
-        and node.left != node.right
-    )
-
-
 def _is_key(node: exp.Expr | None) -> bool:
     """Whether a node is a key by its name: a column, or what a graph gives each node: `id(n)`."""
     return isinstance(node, (exp.Column, exp.Anonymous)) and node.name.lower() in _KEYS
@@ -138,6 +170,29 @@ def _below(node: exp.Expr | None, with_it: bool) -> bool:
     """Whether a number stands below every key; `with_it` where the number itself may be one."""
     text = "" if node is None else node.sql()
     return len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() and int(text) < _FEW + with_it
+
+
+def _beyond(node: exp.Expr) -> bool:
+    """Whether a moment is compared with one that all lie before or behind, or a column with its own least or most."""
+    column, bound = node.this, node.expression
+    is_upper = isinstance(node, (exp.LT, exp.LTE))
+    if not isinstance(column, exp.Column):
+        return False
+    if isinstance(bound, exp.Subquery) and isinstance(query := bound.this, exp.Select) and not query.args.get("where"):
+        edge = query.expressions[0] if query.expressions else None
+        edges = exp.Max if is_upper else exp.Min
+        return isinstance(edge, edges) and edge.this == column and isinstance(node, (exp.LTE, exp.GTE))
+    if isinstance(bound, exp.Literal) and bound.is_string:
+        return _FAR.match(bound.name) is not None if is_upper else _EARLY.match(bound.name) is not None
+    ahead = isinstance(bound, exp.Add) and isinstance(bound.expression, exp.Interval)
+    return is_upper and ahead and _HAPPENED.match(column.name) is not None
+
+
+_FAR: Final = Lazy(r"^(?:2[1-9]|[3-9]\d)\d\d-")
+_EARLY: Final = Lazy(r"^(?:0|1[0-8]|19[0-6]\d|1970)\d*-")
+_HAPPENED: Final = Lazy(
+    r"(?i)^(?:created|inserted|ordered|placed|registered|updated|modified|changed)(?:_?(?:at|on|date|time|ts))?$"
+)
 
 
 def _finds_all(node: exp.Expr, target: exp.Expr) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
@@ -74,6 +76,8 @@ def _narrows_nothing(name: str, held: Any) -> bool:
         return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
         return held is True or (is_everything(held) if name == "bool" else _compares_itself(held))
+    if name == "$comment":
+        return True
     if name == "$where":
         return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
     if name == "range" and isinstance(held, dict) and held:
@@ -314,3 +318,40 @@ _HELD: Final[frozenset[Resource]] = frozenset(
 
 def _request(verb: Verb, resource: Resource, scope: EffectScope, shown: str) -> ResourceEffect:
     return ResourceEffect(verb, resource, scope, (shown,), "", shown)
+
+
+def command_request(program: str, args: Sequence[str]) -> tuple[str, str, str]:
+    """The method, the address and the body of the request that a command makes; no method where it makes none."""
+    method = body = url = option = ""
+    fields: dict[str, Any] = {}
+    server = _SERVERS.get((program, *args[:1]), "")
+    for at, word in enumerate(args[:_MOST_WORDS]):
+        before, (option, sign, value) = option, word.partition("=") if word[:2] == "--" else (word, "", "")
+        value = value if sign else args[at + 1] if at + 1 < len(args) else ""
+        if option in ("-X", "--request", "--method") or (server and option == "-m"):
+            method = value.upper()
+        elif word.startswith("-X"):
+            method = word.removeprefix("-X").removeprefix("=").upper()
+        elif option in _BODIES or (server and option in ("-b", "--body")):
+            body = value
+        elif server and option in _FIELDS:
+            field, _, told = value.partition("=")
+            fields[field] = {"true": True, "false": False}.get(told, told)
+        elif word in _SAID:
+            method = word
+        elif not url and ("://" in word or (":" in word and "/" in word)) and word[0] not in "-{@":
+            url = word if "://" in word else f"http://{word}"
+        elif server and at and not url and "/" in word and word[0] != "-" and not before.startswith("-"):
+            url = f"{server}/{word.lstrip('/')}"
+    body = body or (orjson.dumps(fields).decode() if fields else "")
+    return (method or "POST" * bool(body), url, body)
+
+
+_SERVERS: Final[Mapping[tuple[str, ...], str]] = {
+    ("gh", "api"): "https://api.github.com", ("glab", "api"): "https://gitlab.com/api/v4",
+    ("az", "rest"): "https://management.azure.com",
+}  # fmt: skip
+_FIELDS: Final = frozenset({"-f", "-F", "--field", "--raw-field"})
+_BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
+_SAID: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
+_MOST_WORDS: Final = 64

@@ -55,8 +55,9 @@ _EVERY_NODE: Final = Lazy(
 )
 _NODE: Final = r"\(\s*\w*\s*(?::\s*[\w|:`]+\s*)?\)"  # of any kind or of one, whatever it holds
 _EVERY_OF_LABEL: Final = Lazy(
-    rf"(?is)\bmatch\s*{_NODE}(?:\s*<?-\s*(?:\[[\s\w:|*.]*\])?\s*->?\s*{_NODE})*\s*(?:detach\s+)?delete\b"
+    rf"(?is)\bmatch\s*{_NODE}(?:\s*(?:,|<?-\s*(?:\[[\s\w:|*.]*\])?\s*->?)\s*{_NODE})*\s*(?:(?:detach\s+)?delete|call\s+apoc\.nodes\.delete)\b"
 )
+_ANOTHER: Final = Lazy(r",\s*\(\s*\w*\s*\)|\(\s*\w*\s*\)\s*,")  # a pattern beside others, of nodes of any kind
 _LABEL: Final = Lazy(r"\(\s*\w*\s*:\s*([\w|:`]+)\s*\)")
 _PASSING: Final = frozenset({"tmp", "temp", "fixture", "fixtures", "scratch", "dummy"})  # and no `TestResult`
 _EXPLAINS: Final = Lazy(r"(?i)^\s*explain\s")  # without doing it, where PROFILE does
@@ -92,10 +93,15 @@ def _cypher(text: str) -> list[ResourceEffect]:
         return []
     found: list[ResourceEffect] = []
     shown = text.strip()[:_SHOWN]
+    if "apoc." in text:
+        from aegis.detect.built_sql import built_statements  # whose parser takes long to load
+
+        whole = [one for one in built_statements(text) if "VALUE" not in one]  # which a parameter gives
+        text = "\n".join([text, *whole])[:_LONGEST]
     text = _without_idle_condition(_JOINED_TEXTS.sub("", text))  # a query that is built of texts and run by a procedure
     of_label = _ITERATED.search(text) or _EVERY_OF_LABEL.search(text)
     labels = [] if of_label is None else _LABEL.findall(of_label.group())
-    if _EVERY_NODE.search(text) or (of_label is not None and not labels):
+    if _EVERY_NODE.search(text) or (of_label is not None and (not labels or _ANOTHER.search(of_label.group()))):
         found.append(ResourceEffect("delete", "record", "all", (), "", shown))
     elif any(_PASSING.isdisjoint(words := words_of(label)) or not is_throwaway(" ".join(words)) for label in labels):
         found.append(ResourceEffect("delete", "table", "all", (), "", shown))

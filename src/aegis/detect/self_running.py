@@ -8,7 +8,7 @@ document like any other, one that pipes a download into a shell is not.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import islice, takewhile
 from typing import Any, Final
@@ -32,6 +32,7 @@ from aegis.detect.line_files import (
     with_package,
 )
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
+from aegis.detect.sql_constants import ITEMS, hcl_constant
 from aegis.detect.tool_files import language_by_ending
 from aegis.detect.tool_words import effect_of
 
@@ -361,10 +362,20 @@ _LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter
 
 
 def parsed_hcl(text: str) -> dict[str, Any]:
-    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out."""
+    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out.
+
+    Expressions of constants are worked out, with what the text itself says of its locals and variables.
+    """
     root: dict[str, Any] = {}
+    known: dict[str, str | int] = {}
+    text = text[:_MOST_YAML]
+    for match in _LOCALS.finditer(text):
+        named = [("var", match[2], match[3])] if match[2] else [("local", *one) for one in _LOCAL.findall(match[1])]
+        for kind, name, written in named:
+            value = hcl_constant(written, known)
+            known.update({} if value is None else {f"{kind}.{name}".lower(): value})
     open_blocks = [root]
-    for line in text[:_MOST_YAML].splitlines():
+    for line in text.splitlines():
         block, setting = _BLOCK.match(line), _SETTING.match(line)
         if block is not None and len(open_blocks) < _DEEPEST:
             inner: dict[str, Any] = {}
@@ -379,11 +390,19 @@ def parsed_hcl(text: str) -> dict[str, Any]:
             if value.startswith("{") and not value.endswith("}"):
                 open_blocks.append(open_blocks[-1].setdefault(setting.group(1), {}))
             else:
-                open_blocks[-1][setting.group(1)] = _setting(value)
+                open_blocks[-1][setting.group(1)] = _setting(value, known)
     return root
 
 
-def _setting(value: str) -> Any:
+_LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
+_LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
+_WORKED_OUT: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
+
+
+def _setting(value: str, known: Mapping[str, str | int]) -> Any:
+    worked_out = hcl_constant(value, known) if _WORKED_OUT.search(value) is not None else None
+    if worked_out is not None:
+        return str(worked_out).split(ITEMS) if value[:1] == "[" else worked_out
     if value[:1] == "[":
         return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]
     return True if value == "true" else False if value == "false" else value.strip('"')

@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.built_sql import built_statements
-from aegis.detect.chosen_rows import always_true, selects_all
+from aegis.detect.chosen_rows import always_true, selects_all, selects_none
 from aegis.detect.facts import Effort
 from aegis.detect.queries import query_effects
 from aegis.detect.resources import is_any_secret, place_of
@@ -42,7 +42,9 @@ _OPEN: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BR
 _CLOSED: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
 _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL})
 
-_WRITES: Final = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Alter, exp.Drop, exp.TruncateTable)
+_WRITES: Final = (
+    exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Alter, exp.Drop, exp.TruncateTable, exp.When,
+)  # fmt: skip
 _LEAVES: Final = frozenset({exp.Literal, exp.Identifier, exp.Column, exp.Paren, exp.And, exp.EQ, exp.Tuple, exp.Alias})
 _DELAY: Final = frozenset({"sleep", "pg_sleep", "pg_sleep_for", "benchmark", "randomblob", "dbms_pipe.receive_message"})
 _FILE: Final = frozenset({
@@ -330,6 +332,18 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
             _signal("sql.destroy", node, facts)
             whole = kind in ("DATABASE", "SCHEMA")
             _effect("database" if whole else "table", "one", node, facts)
+    elif isinstance(node, (exp.Create, exp.Insert)):  # anew, from a query that finds nothing
+        anew = node.args.get("replace") or node.args.get("overwrite")
+        is_temporary = node.find(exp.TemporaryProperty) is not None
+        if anew and not is_temporary and selects_none(node.expression) and not is_scratch(node.this.sql()):
+            facts.irreversible = True
+            _effect("table", "many", node, facts)
+    elif isinstance(node, exp.When):
+        merge, then = node.find_ancestor(exp.Merge), node.args.get("then")
+        is_every = bool(node.args.get("source")) or (merge is not None and selects_all(merge.args["on"], merge))
+        if merge is not None and isinstance(then, exp.Var) and then.name.upper() == "DELETE" and is_every:
+            facts.irreversible = True
+            _effect("record", "many", merge, facts)
     elif isinstance(node, exp.Update) and node.parent is None and not node.expressions:
         return  # `UPDATE STATISTICS`: nothing is set
     elif isinstance(node, (exp.Delete, exp.Update)):

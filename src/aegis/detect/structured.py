@@ -6,7 +6,7 @@ alone says nothing here; a resource that it deletes is named by one of its argum
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
@@ -47,7 +47,7 @@ _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinal
 # What one of must stand in a call whose members are worth a walk; the names of members among it.
 may_tell: Final = one_of(
     r"(?i)privileged|\babsent\b|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
-    r"cluster-admin|0\.0\.0\.0/0|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|unauthenticated|masters)|"
+    r"cluster-admin|0\.0\.0\.0/0|cidr_|source_ranges|source_address|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|(?:un)?authenticated|masters)|"
     r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|\bupdates\b|droptarget|\bdest\b|cgroup_?rules|"
     r"\$out|\$merge|remove_index|expireafterseconds|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
@@ -57,7 +57,7 @@ may_tell: Final = one_of(
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
     r"range_?end|showcredentials|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
-    r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.",
+    r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.|\bcapabilities\b",
 )
 _STATEMENT: Final = 1
 
@@ -457,27 +457,10 @@ def _forwards(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
                         yield ResourceEffect("send", "home", "one", (one,), "", f"{name} {one}")
 
 
-def requested(args: Sequence[str]) -> Iterator[ResourceEffect]:
-    """What the request does that a command for requests makes, by its words."""
-    method = body = url = ""
-    for at, word in enumerate(args[:_MOST_WORDS]):
-        following = args[at + 1] if at + 1 < len(args) else ""
-        if word in ("-X", "--request", "--method"):
-            method = following
-        elif word.startswith(("-X", "--request=", "--method=")):
-            method = word.removeprefix("-X").rpartition("=")[2]
-        elif word in _BODIES:
-            body = following
-        elif word in _METHODS:
-            method = word
-        elif not url and ("://" in word or (":" in word and "/" in word)) and word[0] not in "-{@":
-            url = word if "://" in word else f"http://{word}"
-    if url and (method or body):
-        yield from asked(method or "POST", url, body)
-
-
 def asked(method: str, url: str, body: str) -> Iterator[ResourceEffect]:
     """What a request does, whoever makes it."""
+    if not (method and url):
+        return
     path = f"/{url.partition('://')[2].partition('/')[2]}" if "://" in url else url
     told: dict[str, Any] = {"method": method, "path": path, "tool": url}
     value = parsed_json(body) if body[:1] in ("{", "[") else None
@@ -493,6 +476,3 @@ def asked(method: str, url: str, body: str) -> Iterator[ResourceEffect]:
 
 
 _REQUEST: Final = "http_request"  # a tool that makes any
-_BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
-_METHODS: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
-_MOST_WORDS: Final = 64

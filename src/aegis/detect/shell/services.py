@@ -77,6 +77,11 @@ _PASSES: Final = Lazy(  # the web alone, and a rule that keeps out whom it names
 _UNWATCHED: Final = Lazy(
     r"(?s)put-event-selectors\b.{0,900}(?:IncludeManagementEvents['\"\\]*\s*[:=]\s*false|ReadWriteType['\"\\]*\s*[:=]\s*['\"\\]*ReadOnly)"
 )
+# Rights that are taken away from whoever is named, and nothing beside that.
+_TAKES_RIGHTS: Final = Lazy(
+    r"^\s*(?:gsutil\s+(?:-\w\s+)*(?:iam|acl)\s+ch\s+(?:-[rRf]\s+)*(?:-d\s+\S+\s+)+(?:['\"]?gs://\S+\s*)+|"
+    r"gcloud(?:\s+[\w-]+)+\s+remove-iam-policy-binding\b[^;&|\n$`]*)$"
+)
 _HOST_POD: Final = Lazy(
     r"['\"]?(?:privileged|hostPID|hostNetwork)['\"]?\s*:\s*true|enforce=privileged|['\"]path['\"]\s*:\s*['\"]/['\"]"
 )
@@ -93,7 +98,7 @@ def service_deed(command: Command) -> str:
         started = next(((at, tool) for at, tool in tools if tool in _MIGRATIONS), None)
         if started is not None:
             command, name = command._replace(name=started[1], args=command.args[started[0] + 1 :]), started[1]
-    if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)):
+    if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)) or _TAKES_RIGHTS.match(command.text):
         return ""
     words = frozenset(word.lower() for word in command.args)
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words, command.args)
