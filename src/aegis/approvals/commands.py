@@ -124,18 +124,8 @@ def _key(file: Path | None) -> str:
 
 # What of a call decides whether a person says yes, the most telling first; the others follow as they stand.
 _TELLING: Final = (
-    "command",
-    "amount",
-    "currency",
-    "to",
-    "recipient",
-    "payee",
-    "iban",
-    "url",
-    "path",
-    "query",
-    "subject",
-)
+    "command", "amount", "currency", "to", "recipient", "payee", "iban", "url", "path", "query", "subject",
+)  # fmt: skip
 _NAMED: Final = 20  # receipts that are named beside their count; `--json` lists all
 _GLANCE: Final = 60  # characters of one value that fit a line
 

@@ -38,19 +38,8 @@ SURROUNDINGS: Final = "surroundings"
 MAX_MOUNTS: Final = 16
 # Whole trees that belong to the system, and places that only contain other people's.
 _SYSTEM: Final = (
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run",
-    "/etc",
-    "/boot",
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/var/run",
-    "/var/lib",
-)
+    "/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/run", "/var/lib",
+)  # fmt: skip
 _ROOTS: Final = ("/", "/home", "/root", "/var", "/opt", "/srv", "/mnt", "/tmp")  # noqa: S108 - named to be refused
 _SECRETS: Final = frozenset({".ssh", ".aws", ".gnupg", ".kube", ".docker", ".aegis", ".azure", ".config"})
 

@@ -30,15 +30,9 @@ class Combined(Struct, frozen=True, kw_only=True):
 MAX_NAMED: Final = 50  # places of missing evidence that one guard names: bounds what a call can make of findings
 # Reasons that are named before all others where several reports demand the same outcome.
 _GRAVEST: Final = (
-    Reason.ATTACK_DETECTED,
-    Reason.UNTRUSTED_VALUE,
-    Reason.UNLICENSED,
-    Reason.SCOPE_VIOLATION,
-    Reason.SENSITIVE_DATA,
-    Reason.IRREVERSIBLE,
-    Reason.APPROVAL_REQUIRED,
-    Reason.DEFERRED,
-)
+    Reason.ATTACK_DETECTED, Reason.UNTRUSTED_VALUE, Reason.UNLICENSED, Reason.SCOPE_VIOLATION, Reason.SENSITIVE_DATA,
+    Reason.IRREVERSIBLE, Reason.APPROVAL_REQUIRED, Reason.DEFERRED,
+)  # fmt: skip
 MAX_NAMED_CHARS: Final = 512  # of one place: a key of the arguments can be as long as they are
 MISSING_RULE: Final = "missing-evidence"
 _AWAITED: Final = ("result:", "session:", "status:")  # names of missing evidence that say already what is waited for

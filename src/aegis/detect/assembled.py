@@ -21,10 +21,10 @@ from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.quick import one_of
 from aegis.detect.roles import argument_of, executes, named_role, words_of
 from aegis.detect.shell.catalogue import RemoteStart, members, of_kind
-from aegis.detect.shell.environment import heeds
 from aegis.detect.shell.programs import interpreter
 from aegis.detect.shell.starts import PREFIXED
-from aegis.detect.shell.words import DELETERS, INTERPRETERS, NETWORK, READERS, SHELLS, WRITERS
+from aegis.detect.shell.variables import heeds
+from aegis.detect.shell.words import DELETERS, FED, INTERPRETERS, NETWORK, READERS, SHELLS, WRITERS
 
 SURE: Final = 90  # how sure the role of what was put together is
 MOST_JOINED: Final = 8_192  # characters of command lines that are read once more as one script
@@ -32,30 +32,12 @@ _MOST_PIECES: Final = 64  # paths and addresses are put together of no more
 _LONGEST_PROGRAM: Final = 4_096
 # What a member of an object is called that names a program, where another holds its arguments ...
 _PROGRAMS: Final = (
-    "command",
-    "cmd",
-    "program",
-    "executable",
-    "exe",
-    "binary",
-    "bin",
-    "entrypoint",
-    "exec",
-    "commandline",
-)
+    "command", "cmd", "program", "executable", "exe", "binary", "bin", "entrypoint", "exec", "commandline",
+)  # fmt: skip
 # ... and what may name one as well, and many other things: only beside a list of words.
 _LOOSE: Final = (
-    "process",
-    "processname",
-    "file",
-    "filepath",
-    "filename",
-    "path",
-    "script",
-    "interpreter",
-    "shell",
-    "name",
-)
+    "process", "processname", "file", "filepath", "filename", "path", "script", "interpreter", "shell", "name",
+)  # fmt: skip
 _WORDS: Final = (
     "args", "argv", "arguments", "argumentlist", "argslist", "argument", "params", "parameters", "commandargs",
     "cmdargs", "programargs", "extraargs", "options", "flags", "operands",
@@ -259,7 +241,9 @@ def _as_line(started: Any) -> str:
 
 
 def _interprets(command: str) -> bool:
-    return any(interpreter(_base(word)) for word in command.split(None, _MOST_STARTERS)[:_MOST_STARTERS])
+    return any(
+        interpreter(_base(word)) or _base(word) in FED for word in command.split(None, _MOST_STARTERS)[:_MOST_STARTERS]
+    )
 
 
 _STARTERS: Final = frozenset({*PREFIXED, *members("elsewhere", RemoteStart), *of_kind("container-engine")})

@@ -43,7 +43,7 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import may_run, misfit, named_after, runs_language, slot_type, spoken
+from aegis.detect.slots import filed_program, may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
@@ -182,6 +182,8 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     runs = runs_code(tool) or executes(tool)
     chosen, runner = spoken(subject.arguments) if runs else ("", "")
     named, meant = named_after(subject.arguments) if runs and not runner else ("", "")
+    if runs and not named and not runner:
+        named, meant = filed_program(tool, subject.arguments)
     runners = {f"/{named}": meant} if named else {}  # of this argument alone: others are what they were
     tool = runner or tool
     texts: list[Text] = []
@@ -213,7 +215,9 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
-        role, confidence = role_of(runners.get(path, tool), path, argument, value, declared, to_file=to_file)
+        role, confidence = role_of(
+            runners.get(path, tool), path, argument, value, declared, to_file=to_file and path not in runners
+        )
         program = may_run(tool, argument) if untold and not to_file and confidence < DECLARED else None
         if program is not None and (looks_like_sql(value) if program == "sql" else acts(tool)):
             role, confidence = program, EXECUTED

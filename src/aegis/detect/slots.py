@@ -111,6 +111,18 @@ def named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def filed_program(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The text of a script that a tool files and runs, and a tool that runs what its file's name ends in."""
+    last = {name: (words_of(name) or ("",))[-1] for name, value in arguments.items() if isinstance(value, str)}
+    text = next((name for name, word in last.items() if word in _TAKES_TEXT), "")
+    files = [arguments[name] for name, word in last.items() if word in _NAMES_FILE]
+    meant = _BY_LANGUAGE.get(files[0][-_LONGEST_ENDING:].rpartition(".")[2].lower(), "") if files else ""
+    return (text, meant) if text and meant and not _RUNS.isdisjoint(words_of(tool)) else ("", "")
+
+
+_NAMES_FILE: Final = frozenset({"file", "filename", "path"})
+_RUNS: Final = frozenset({"run", "execute", "exec"})
+_LONGEST_ENDING: Final = 12
 # Short names of languages that are names of something else as well, and signs that stand in programs and in no version.
 _SAYS_ELSE: Final = frozenset({"bun", "c", "cs", "deno", "dotnet", "go", "node", "pl", "r", "sc", "ts", "sql"})
 _OF_PROGRAMS: Final = frozenset("(=;{\n")

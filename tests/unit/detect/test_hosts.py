@@ -8,23 +8,13 @@ from aegis.detect.hosts import is_local, is_look_alike, is_metadata, read_target
 @pytest.mark.parametrize(
     "url",
     [
-        "http://169.254.169.254/x",
-        "http://2852039166/",
-        "http://0xa9.0xfe.0xa9.0xfe/",
-        "http://0251.0376.0251.0376",
-        "http://[::ffff:169.254.169.254]/",
-        "http://[::169.254.169.254]/",
-        "http://[64:ff9b::a9fe:a9fe]/",
-        "http://[64:ff9b:1::a9fe:a9fe]/",
-        "http://[64:ff9b:1:a9fe:a9:fe00::]/",
-        "http://[2002:a9fe:a9fe::1]/",
-        "http://[2001:0:808:808::5601:5601]/",
-        "http://[fe80::5efe:a9fe:a9fe]/",
-        "http://[fd00:ec2:0::254]/",
-        "http://[fd00:ec2::254%25eth0]/",
-        "http://user@metadata.google.internal./",
+        "http://169.254.169.254/x", "http://2852039166/", "http://0xa9.0xfe.0xa9.0xfe/",
+        "http://0251.0376.0251.0376", "http://[::ffff:169.254.169.254]/", "http://[::169.254.169.254]/",
+        "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b:1::a9fe:a9fe]/", "http://[64:ff9b:1:a9fe:a9:fe00::]/",
+        "http://[2002:a9fe:a9fe::1]/", "http://[2001:0:808:808::5601:5601]/", "http://[fe80::5efe:a9fe:a9fe]/",
+        "http://[fd00:ec2:0::254]/", "http://[fd00:ec2::254%25eth0]/", "http://user@metadata.google.internal./",
     ],
-)
+)  # fmt: skip
 def test_the_metadata_service_is_known_in_every_spelling(url: str) -> None:
     target = read_target(url)
     assert target is not None
@@ -34,20 +24,11 @@ def test_the_metadata_service_is_known_in_every_spelling(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://127.1/",
-        "http://2130706433",
-        "http://0x7f000001/",
-        "http://[::1]/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://[::127.0.0.1]/",
-        "http://[64:ff9b::7f00:1]/",
-        "http://[2002:7f00:1::]/",
-        "http://[fe80::1%25eth0]/",
-        "http://localhost:1",
-        "http://0/",
-        "http://0:80/x",
+        "http://127.1/", "http://2130706433", "http://0x7f000001/", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
+        "http://[::127.0.0.1]/", "http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://[fe80::1%25eth0]/",
+        "http://localhost:1", "http://0/", "http://0:80/x",
     ],
-)
+)  # fmt: skip
 def test_the_machine_itself_is_known_in_every_spelling(url: str) -> None:
     target = read_target(url)
     assert target is not None

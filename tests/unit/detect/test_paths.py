@@ -15,29 +15,13 @@ def test_every_known_secret_is_one(name: str) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/etc/./shadow",
-        "/etc//shadow",
-        "//etc/shadow",
-        "/etc/../etc/shadow",
-        "/etc/x/../shadow",
-        "/proc/self/root/etc/shadow",
-        "/proc/1/root/proc/self/root/etc/shadow",
-        "~root/../etc/shadow",
-        "/etc/sh*dow",
-        "/etc/shado?",
-        "/e[t]c/shadow",
-        "/etc/[[:alpha:]]hadow",
-        "/etc/[!x]hadow",
-        "/etc/@(shadow)",
-        "/etc/**/shadow",
-        "/???/shadow",
-        "/etc/{shadow,passwd}",
-        "/etc/s{a..h}adow",
-        "file:///etc/shadow",
-        "file://localhost/etc/shadow",
-        "file:/etc/shadow",
+        "/etc/./shadow", "/etc//shadow", "//etc/shadow", "/etc/../etc/shadow", "/etc/x/../shadow",
+        "/proc/self/root/etc/shadow", "/proc/1/root/proc/self/root/etc/shadow", "~root/../etc/shadow", "/etc/sh*dow",
+        "/etc/shado?", "/e[t]c/shadow", "/etc/[[:alpha:]]hadow", "/etc/[!x]hadow", "/etc/@(shadow)",
+        "/etc/**/shadow", "/???/shadow", "/etc/{shadow,passwd}", "/etc/s{a..h}adow", "file:///etc/shadow",
+        "file://localhost/etc/shadow", "file:/etc/shadow",
     ],
-)
+)  # fmt: skip
 def test_the_passwords_of_a_system_are_known_in_every_spelling(path: str) -> None:
     assert is_secret_file(path)
     assert is_system_secret(path)

@@ -71,19 +71,13 @@ def test_what_a_command_does_is_seen_after_parsing(text: str, signal: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "rm -rf build/",
-        "find . -name '*.txt' -exec grep -l x {} \\;",
-        "find . -type d -exec sh -c 'echo \"$1\"' _ {} \\;",
-        "tar czf a.tgz src | tee log.txt",
-        "chmod -R u+w src",
+        "rm -rf build/", "find . -name '*.txt' -exec grep -l x {} \\;",
+        "find . -type d -exec sh -c 'echo \"$1\"' _ {} \\;", "tar czf a.tgz src | tee log.txt", "chmod -R u+w src",
         "curl -s https://example.com/a.json | jq .x",
         "curl -s https://example.com/a.csv | python3 -c 'import sys; print(len(sys.stdin.read()))'",
-        "which bash; ls -l /bin/sh",
-        "ssh host 'ls -l'",
-        "echo done > /dev/null 2>&1",
-        "not (a command",
+        "which bash; ls -l /bin/sh", "ssh host 'ls -l'", "echo done > /dev/null 2>&1", "not (a command",
     ],
-)
+)  # fmt: skip
 def test_ordinary_work_has_no_signal(text: str) -> None:
     assert signals(text) == set()
 
@@ -110,32 +104,15 @@ def test_commands_come_in_the_order_of_the_text() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "aws iam list-users",
-        "kubectl get clusterrolebinding",
-        "usermod -aG docker eve",
-        "usermod -s /bin/zsh eve",
-        "ls -l /etc/shadow",
-        "stat /etc/shadow",
-        "chmod 644 /etc/passwd",
-        "mount -o bind /srv/data /mnt/data",
-        "curl -d @body.json https://e.example",
-        "mysqldump app | gzip > app.sql.gz",
-        "mysqldump app | ssh backup 'cat > app.sql'",
-        "ping $(hostname)",
-        "dig +short e.example",
-        "nmap --script=vuln e.example",
-        "tmux -f ~/.tmux.conf",
-        "systemctl enable --now nginx",
-        "service nginx restart",
-        "run-parts /etc/cron.daily",
-        "redis-cli -h db.example GET key",
-        "kill -9 1234",
-        "kill -1 1234",
-        "truncate -s 0 build.log",
-        "sed -i 's/a/b/' /etc/ssh/sshd_config",
-        "psql -c 'SELECT 1'",
+        "aws iam list-users", "kubectl get clusterrolebinding", "usermod -aG docker eve", "usermod -s /bin/zsh eve",
+        "ls -l /etc/shadow", "stat /etc/shadow", "chmod 644 /etc/passwd", "mount -o bind /srv/data /mnt/data",
+        "curl -d @body.json https://e.example", "mysqldump app | gzip > app.sql.gz",
+        "mysqldump app | ssh backup 'cat > app.sql'", "ping $(hostname)", "dig +short e.example",
+        "nmap --script=vuln e.example", "tmux -f ~/.tmux.conf", "systemctl enable --now nginx",
+        "service nginx restart", "run-parts /etc/cron.daily", "redis-cli -h db.example GET key", "kill -9 1234",
+        "kill -1 1234", "truncate -s 0 build.log", "sed -i 's/a/b/' /etc/ssh/sshd_config", "psql -c 'SELECT 1'",
     ],
-)
+)  # fmt: skip
 def test_daily_work_of_administrators_shows_nothing(text: str) -> None:
     facts = analyse_shell(text)
     assert facts.signals == []

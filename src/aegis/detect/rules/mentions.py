@@ -285,13 +285,15 @@ def ordered(text: str, start: int, end: int) -> bool:
     return _ON_REQUEST.search(text[:start]) is None
 
 
-_SEARCHED: Final = Lazy(r"(?i)\b(?:select-string|sls|findstr)\b[^|;\n]{0,160}(['\"])[^'\"\n$`]*$")
+_SEARCHED: Final = Lazy(
+    r"(?i)\b(?:select-string|sls|findstr)\b[^|;\n]{0,160}(['\"])[^'\"\n$`]*$|\]::getvalue\([^()\n]{0,240}$"
+)
 
 
 def run(text: str, start: int, end: int) -> bool:
-    """Whether what is found is run: not where it is the quoted pattern of a search, in which nothing is worked out."""
+    """Whether what is found is run: not as the quoted pattern of a search, or as what stands for no value."""
     sought = _SEARCHED.search(text[:start])
-    return sought is None or sought.group(1) in text[start:end] or "$(" in text[start:end]
+    return sought is None or (sought.group(1) or "\0") in text[start:end] or "$(" in text[start:end]
 
 
 _NUMBERED: Final = Lazy(r"^;\s*exec\s+#\d+\s*\z")

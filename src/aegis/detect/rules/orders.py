@@ -40,19 +40,9 @@ _MOST_PARTS: Final = 250  # the same, with the parts of an order that addresses 
 _ADDRESSED: Final = ("machine", "helper", "actor", "device", "secrecy", "reset")
 _READERS: Final = _ADDRESSED[:4]
 _BESIDE: Final = (
-    "duty",
-    "thing",
-    "place",
-    "amount",
-    "steer",
-    "tells",
-    "secrecy",
-    "hush",
-    "person",
-    "reset",
-    "whole",
+    "duty", "thing", "place", "amount", "steer", "tells", "secrecy", "hush", "person", "reset", "whole",
     "beforehand",
-)
+)  # fmt: skip
 _OF_WORTH: Final = frozenset({"thing", "place", "amount", "steer", "tells", "secrecy"})
 _MEANT: Final = frozenset({"called", "hailed", "reading", "secrecy", "beforehand"})  # why a text speaks to its reader
 _OF_A_MACHINE: Final = frozenset(

@@ -6,7 +6,7 @@ expansion), `for` and `if` give the command that they start. What is not known k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aegis.detect.facts import Effort
@@ -85,6 +85,7 @@ class _BatchReader:
         self._script = script
         self._delayed = delayed
         self._known: dict[str, str] = {}
+        self._seen: dict[str, str] = self._known  # what `%NAME%` stands for: inside of brackets what it was before them
         self._expanded = 0
         self._pipes = 0
         self._loops: dict[str, str] = {}
@@ -99,19 +100,22 @@ class _BatchReader:
             return
         if stripped[:4].lower() in {"rem ", "rem\t"} or stripped.lower() == "rem":
             return
-        self._read(self._percent(line) if "%" in line else line)
+        text = self._percent(line) if "%" in line else line
+        before = self._seen if self._open or "(" not in line else dict(self._known)
+        self._read(text)
+        self._seen = before if self._open else self._known
 
     # Variables
 
-    def _value(self, name: str) -> str | None:
+    def _value(self, name: str, known: Mapping[str, str]) -> str | None:
         lowered = name.lower()
-        value = self._known.get(lowered)
+        value = known.get(lowered)
         return _WINDOWS.get(lowered) if value is None else value
 
     def _changed(self, inside: str, mark: str) -> str | None:
         """What `%inside%` stands for; `None` where that is not known."""
         name, colon, change = inside.partition(":")
-        value = self._value(name)
+        value = self._value(name, self._known if mark == "!" else self._seen)
         if value is None:
             return None
         if colon and change.startswith("~"):

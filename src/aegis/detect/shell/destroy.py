@@ -311,7 +311,15 @@ def finds(command: Command) -> list[str]:
 def where_found(words: tuple[str, ...], args: Sequence[str]) -> tuple[str, ...]:
     """The command that `find` starts to change rights, with the place of what it finds: `chmod 644 /etc/ssl/*.key`."""
     where = next((arg for arg in args if not arg.startswith("-")), "")
-    if not words or words[0].rpartition("/")[2] not in _RIGHTS or where[:1] not in ("/", "~"):
+    if not words or where[:1] not in ("/", "~"):
+        return words
+    if (
+        words[0] == "rm"
+        and "-mindepth" not in args
+        and any(sign in ("!", "-not") and test in _BY_NAME for sign, test in pairwise(args))
+    ):  # which the folder itself is not called either
+        return tuple(where if word == "{}" else word for word in words)
+    if words[0].rpartition("/")[2] not in _RIGHTS:
         return words
     return tuple(f"{where.rstrip('/')}/{(_named(args) or ['*'])[0]}" if word == "{}" else word for word in words)
 

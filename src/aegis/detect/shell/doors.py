@@ -43,17 +43,19 @@ def analyse_write(target: str, flow: FileFlow) -> ShellFacts:
     return facts
 
 
-def through_door(verb: Verb, path: str, flow: FileFlow | None, facts: Doorway) -> bool:
+def through_door(verb: Verb, path: str, flow: FileFlow | None, facts: Doorway, whole: bool = True) -> bool:
     """Add what touching a file that is named as Unix names it means; false where it is named otherwise.
 
     `flow` is what is known of what is written, `None` where whoever writes says what it does to which resource.
+    A folder is deleted `whole`, or only where it is empty.
     """
     if not is_of_unix(path) or (verb != "write" and verb not in _COMMANDS):
         return False
     if verb == "write" and flow is not None:
         facts.written.append(Written(path, flow))
         return True
-    found = analyse_write(path, UNKNOWN) if verb == "write" else analyse_words(*_COMMANDS[verb], path)
+    words = _COMMANDS.get(verb, ())[: None if whole else 1]
+    found = analyse_write(path, UNKNOWN) if verb == "write" else analyse_words(*words, path)
     facts.signals.extend(found.signals)
     facts.effects.extend(found.effects)
     facts.irreversible |= found.irreversible

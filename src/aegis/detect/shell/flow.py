@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from aegis.core.effects import ResourceEffect
+from aegis.core.effects import ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.hosts import read_target
 from aegis.detect.paths import is_secret_file, is_secret_place, names_secrets
@@ -348,3 +348,39 @@ def imitator(text: str) -> str:
         ),
         "",
     )
+
+
+FETCHING: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
+_TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
+
+
+def fetched_file(command: Command, kinds: frozenset[str]) -> str:
+    """Return the file that a command writes what it fetches to; empty for every other command."""
+    name, args = command.name, command.args
+    if name in {".downloadfile", ".downloadfileasync"}:
+        return args[1] if len(args) > 1 else ""
+    if name.startswith(("[io.file]::writeall", "[file]::writeall")) or name in {"set-content", "out-file"}:
+        return args[0] if "fetched" in kinds and args else ""
+    if name in FETCHING or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
+        for at, arg in enumerate(args[:-1]):
+            if arg.lower() in _TO_FILE:
+                return args[at + 1]
+        plain = [arg for arg in args if arg[:1] not in "-/"]
+        if name in {"certutil", "bitsadmin", "start-bitstransfer"} and len(plain) > 1:
+            return plain[-1]
+    return ""
+
+
+_PUTS_OUT: Final = of_kind("writer") | {
+    "out-default", "write-output", "write-host", "echo", "write", "out-string", "set-clipboard",
+}  # fmt: skip
+_POSTS: Final = FETCHING | {
+    "send-mailmessage", ".uploadstring", ".uploaddata", ".uploadvalues", ".postasync", ".putasync", ".send",
+}  # fmt: skip
+
+
+def gives_away(name: str, kinds: frozenset[str]) -> Verb | None:
+    """Return what a command of PowerShell does with a password, or with the environment, that it is given."""
+    if name in _POSTS and kinds & {"secret", "environment"}:
+        return "send"
+    return "read" if "secret" in kinds and name in _PUTS_OUT else None

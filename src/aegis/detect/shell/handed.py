@@ -54,16 +54,8 @@ _VALUED: Final = (
     "configurationname", "settingsfile", "workingdirectory", "custompipename", "exec",
 )  # fmt: skip
 _POWERSHELL_SWITCHES: Final = (
-    "noprofile",
-    "noninteractive",
-    "nologo",
-    "noexit",
-    "sta",
-    "mta",
-    "interactive",
-    "login",
-    "help",
-)
+    "noprofile", "noninteractive", "nologo", "noexit", "sta", "mta", "interactive", "login", "help",
+)  # fmt: skip
 
 
 def cmd_script(args: Sequence[str]) -> str:
@@ -108,7 +100,7 @@ def started_line(args: Sequence[str]) -> str:
             words.append(args[at])
         at += 1
     program, *rest = [word for word in words if word] or [""]
-    return " ".join([f'"{program}"' if " " in program else program, *rest])
+    return " ".join([f'"{program}"' if " " in program and "\\" in program.split()[0] else program, *rest])
 
 
 _SWITCHES: Final = frozenset(
@@ -121,6 +113,8 @@ _START_OPTIONS: Final = _SWITCHES | {
 
 
 _MOVES: Final = frozenset({"cd", "chdir", "pushd", "set-location", "sl", "push-location"})
+_HIVES: Final = frozenset({"hklm:", "hkcu:", "hkcr:"})
+_HERE: Final = ".\\"
 _TAKE_FILES: Final = frozenset({
     "attrib", "cipher", "clear-content", "copy", "copy-item", "del", "erase", "get-content", "icacls", "move",
     "move-item", "rd", "remove-item", "ren", "rename-item", "rmdir", "set-content", "takeown", "type",
@@ -134,12 +128,15 @@ def standing(command: Command, folder: str) -> tuple[str, Command]:
     """
     if command.name in _MOVES:
         place = next((arg for arg in command.args if arg[:1] not in "-/"), "")
-        return (place.rstrip("\\/") if place[1:2] == ":" else folder if not place else ""), command
+        rooted = place[1:2] == ":" or place[:5].lower() in _HIVES
+        return (place.rstrip("\\/") if rooted else folder if not place else ""), command
     if command.name in ("popd", "pop-location"):
         return "", command
+    if folder[:5].lower() in _HIVES and command.args and command.args[0][:1] != "-" and ":" not in command.args[0]:
+        return folder, command._replace(args=(f"{folder}\\{command.args[0].removeprefix('.')}", *command.args[1:]))
     if not folder or command.name not in _TAKE_FILES:
         return folder, command
-    args = tuple([f"{folder}\\{arg}" if arg and arg[0] not in "-/\\$%'" and ":" not in arg else arg
+    args = tuple([f"{folder}\\{arg.removeprefix(_HERE)}" if arg and arg[0] not in "-/\\$%'" and ":" not in arg else arg
                   for arg in command.args])  # fmt: skip
     return folder, command._replace(args=args)
 
@@ -174,6 +171,12 @@ def inner_lines(name: str, args: Sequence[str]) -> list[tuple[str, str]]:
 
 _JOINS: Final = {"bash": shlex.join, "cmd": _line, "powershell": " ".join}
 _TO_CMD: Final = Lazy(r"(?i)^\s*\"?cmd(?:\.exe)?\"?\s+/[ckr]\s+")
+
+
+def called_on_each(name: str, args: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the method that is called on each item, where it is named, with what it is given."""
+    words = [arg for arg in args if arg.lower() != "-membername"]
+    return (f".{words[0].lower()}", tuple(words[1:])) if words and words[0].isidentifier() else (name, tuple(args))
 
 
 # Orders, a line each
@@ -234,6 +237,7 @@ MAX_SCRIPT: Final = 16_384  # characters; a longer one is cut there
 _MOST_STATEMENTS: Final = 512
 _LONGEST_VALUE: Final = 4_096  # of a constant that is put together
 _MOST_KNOWN: Final = 256
+_MOST_LISTED: Final = 64
 _DEEPEST: Final = 3  # scripts that scripts run
 _TOKEN: Final = Lazy(
     r'(?s)"((?:[^"\\]|\\.)*)"|(--[^\n]*|#[^\n]*|\(\*.*?\*\)|¬[ \t]*\r?\n)|([A-Za-z_]\w*)|(\d+)|([&{}(),:=])|(\r?\n)'
@@ -249,6 +253,7 @@ _FOLDERS: Final = {
 # Phrases before a value that leave it what it is.
 _LEAVES: Final = (("quoted", "form", "of"), ("posix", "path", "of"), ("posix", "file"), ("alias",), ("file",))
 _STARTS: Final = (("do", "shell", "script"), ("do", "script"), ("write", "text"))
+_BEHIND_FOLDER: Final = frozenset({"folder", "from", "user", "domain", "as", "text", "string", "alias"})
 _TAKES: Final = frozenset({"read", "duplicate", "open", "copy"})
 _ENDS: Final = frozenset({"delete", "move"})
 
@@ -318,6 +323,8 @@ def _joined(parts: list[_Part], known: dict[str, str]) -> list[_Part]:
             joins = bool(out)
             at += 1
             continue
+        if joins:
+            at = _behind(parts, at)
         value, at = _value(parts, at, known, named)
         if value is None:
             if joins and out and out[-1].kind == "value":
@@ -332,6 +339,14 @@ def _joined(parts: list[_Part], known: dict[str, str]) -> list[_Part]:
     return out
 
 
+def _behind(parts: list[_Part], at: int) -> int:
+    """Where a value begins behind phrases that leave it what it is: `quoted form of`."""
+    for _ in range(len(_LEAVES)):
+        words = tuple(part.text.lower() for part in parts[at : at + 4])
+        at += next((len(one) for one in _LEAVES if words[: len(one)] == one), 0)
+    return min(at, len(parts) - 1)
+
+
 def _value(parts: list[_Part], at: int, known: dict[str, str], named: str) -> tuple[str | None, int]:
     """The value that begins at a part, `None` where none does; and where what follows begins."""
     part = parts[at]
@@ -343,18 +358,14 @@ def _value(parts: list[_Part], at: int, known: dict[str, str], named: str) -> tu
             folder = _FOLDERS.get(" ".join(words[2 : 2 + length]))
             if folder is not None:
                 at += 2 + length
-                while at < len(parts) and parts[at].text.lower() in {
-                    "folder",
-                    "from",
-                    "user",
-                    "domain",
-                    "as",
-                    "text",
-                    "string",
-                    "alias",
-                }:
+                while at < len(parts) and parts[at].text.lower() in _BEHIND_FOLDER:
                     at += 1
                 return folder, at
+    if words[0] == "item" and words[2:3] == ["of"] and parts[at + 3 : at + 4] == [_Part("mark", "{")]:
+        listed = [part.text for part in parts[at + 4 : at + 4 + 2 * _MOST_LISTED : 2] if part.kind == "value"]
+        number = int(words[1]) if words[1].isdecimal() and len(words[1]) < 4 else 0
+        ends = next((end for end, part in enumerate(parts[at:], at) if part.text == "}"), at)
+        return (listed[number - 1] if 0 < number <= len(listed) else None), ends + 1
     if words[:2] in (["ascii", "character"], ["character", "id"]) and len(words) > 2 and words[2].isdecimal():
         return (chr(int(words[2])) if int(words[2]) < 128 else ""), at + 3
     if part.kind == "word" and not (at == 1 and words[0] == named):

@@ -9,6 +9,7 @@ Calls of .NET are commands too: `[io.file]::delete` for a static one, `.download
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from aegis.detect.facts import Effort
@@ -21,24 +22,35 @@ from aegis.detect.shell.powershell_atoms import (
     MOST_COMMANDS,
     NO_COMMAND,
     OPERATORS,
-    SPECIAL,
     VALUES,
-    PsAtoms,
     PsScript,
-    atoms_of,
 )
-from aegis.detect.shell.powershell_calls import defaulted, quoted, sets_defaults
+from aegis.detect.shell.powershell_calls import (
+    RUN_BLOCKS,
+    arguments,
+    bound,
+    defaulted,
+    is_elsewhere,
+    parameters,
+    quoted,
+    seen_elsewhere,
+    sets_defaults,
+    splatted,
+)
+from aegis.detect.shell.powershell_expressions import PsExpressions
 from aegis.detect.shell.powershell_values import (
     NOTHING,
+    SECRET,
+    SPECIAL,
     UNKNOWN,
     PsValue,
-    binary,
+    atoms_of,
     constant,
     joined,
     listed,
     one_by_one,
-    put,
     truth,
+    variable,
 )
 from aegis.detect.shell.tree import Command
 
@@ -50,6 +62,8 @@ _KEYWORDS: Final = frozenset({
 })  # fmt: skip
 _DECLARES: Final = frozenset({"function", "filter", "workflow", "configuration", "class", "enum", "using"})
 _SIGNS: Final = frozenset("-+!")
+_MOST_FUNCTIONS: Final = 64  # that are read again where they are called
+_MOST_REREAD: Final = 8_192  # atoms, of all calls
 _ONE_SIGN: Final = frozenset({"%", "?"})
 
 
@@ -65,10 +79,16 @@ def parse_powershell(text: str, effort: Effort) -> PsScript:
     return script
 
 
-class _Reader(PsAtoms):
+class _Reader(PsExpressions):
     """A walk over the atoms of a text that reads its statements, commands and expressions."""
 
     has_defaults = False
+
+    def __init__(self, atoms: list[str], script: PsScript):
+        super().__init__(atoms, script)
+        self._functions: dict[str, tuple[tuple[int, int], list[str]]] = {}  # their bodies, and what these are given
+        self._given: Sequence[PsValue] | None = None  # what the block is given that is read once more
+        self._rereads = _MOST_REREAD
 
     def all(self) -> None:
         while self._at < self._most:
@@ -100,6 +120,8 @@ class _Reader(PsAtoms):
                     last = self._pipeline()
                 continue
             last = self._pipeline()
+            if self._depth == 1 and last.kinds & SECRET:  # which is printed
+                self._noted(Command("out-default", (), last.spelling()[:200], 0, 0, False), last.kinds)
             if self._at == before:
                 self._at += 1
         self._depth -= 1
@@ -135,10 +157,13 @@ class _Reader(PsAtoms):
             self._blanks()
             if self._peek() == "&" or self._peek() in ENDS:
                 return NOTHING
-            return self._command(self._value(), pipe, stage, before)
+            called = self._value()
+            if called.type == "scriptblock":
+                self._runs(called)
+            return self._command(called, pipe, stage, before)
         if atom == "{":
             self._primary()
-            return NOTHING
+            return NOTHING._replace(kinds=self._result.kinds & SECRET)
         if atom in VALUES or atom[:1].isdigit() or (atom[:1] in _SIGNS and self._is_sign(atom)):
             return self._expression(assigns=True)
         if atom in ENDS or not atom:
@@ -147,6 +172,8 @@ class _Reader(PsAtoms):
         if lowered in _KEYWORDS:
             self._at += 1
             self._blanks()
+            if lowered == "if":
+                return self._choice()
             if lowered == "foreach" and self._peek() == "(":
                 self._each()
             return NOTHING if self._peek() in ENDS else self._stage(pipe, stage, before)
@@ -155,8 +182,14 @@ class _Reader(PsAtoms):
         if lowered == "param":
             self._at += 1
             self._blanks(lines=True)
+            opened, here = self._at, self._known
+            self._known = dict(here)
             if self._peek() == "(":
                 self._primary()
+            names = parameters(self._raw[opened : self._at])
+            given, self._given = self._given, None
+            unset = {one: variable(one) for one in names if self._known.get(one) is here.get(one)}
+            self._known.update(unset if given is None else bound(names, given))
             return NOTHING
         if lowered in _ONE_SIGN:
             self._at += 1
@@ -166,6 +199,24 @@ class _Reader(PsAtoms):
     def _is_sign(self, atom: str) -> bool:
         rest = atom.lstrip("-+!").lower()
         return (not rest and self._following() in VALUES) or rest in OPERATORS or rest[:1].isdigit()
+
+    def _choice(self) -> PsValue:
+        """Read the branches of an `if`; what the one that is taken gives, where that is known."""
+        given, waits, word = NOTHING, True, "if"
+        while True:
+            asked = word == "else" or truth(self._primary())
+            self._blanks(lines=True)
+            if self._peek() != "{":
+                return given
+            self._primary()
+            if waits and asked is not False:
+                given, waits = self._result if asked else UNKNOWN, False
+            self._blanks(lines=True)
+            word = self._peek().lower()
+            if word not in {"else", "elseif"}:
+                return given
+            self._at += 1
+            self._blanks(lines=True)
 
     def _each(self) -> None:
         """Read the head of `foreach ($x in values)`: the variable has the first of them."""
@@ -185,16 +236,34 @@ class _Reader(PsAtoms):
 
     def _declared(self, word: str) -> PsValue:
         """Pass over a declaration up to its body, which is read where it stands."""
+        first = self._at
         while self._at < self._most and self._atoms[self._at] not in {"{", "\n", ";"}:
             if self._atoms[self._at] == "(":
                 self._at += 1
                 self._statements()
             self._at += 1
         if word != "using":
+            head = [atom for atom in self._raw[first : self._at] if atom.strip()]
             self._blanks(lines=True)
             if self._peek() == "{":
                 self._primary()
+                if word == "function" and len(head) > 1 and len(self._functions) < _MOST_FUNCTIONS:
+                    self._functions[head[1].lower()] = self._block, parameters(head[2:])
         return NOTHING
+
+    def _again(self, block: tuple[int, int], known: dict[str, PsValue], given: Sequence[PsValue]) -> None:
+        """Read a block once more, with what it is given; not what it gives others in turn."""
+        start, end = block
+        if self._given is not None or self._rereads < end - start:
+            return
+        self._rereads -= end - start
+        held = self._at, self._most, self._known, self._functions
+        self._atoms[start:end] = self._raw[start:end]
+        self._at, self._most, self._known, self._functions = start, end, {**known, "args": listed(given)}, {}
+        self._given = given
+        self._statements()
+        self._given = None
+        self._at, self._most, self._known, self._functions = held
 
     def _command(self, name: PsValue, pipe: int, stage: int, before: PsValue) -> PsValue:
         place = len(self._script.commands)
@@ -205,6 +274,7 @@ class _Reader(PsAtoms):
         self._script.commands.append(NO_COMMAND)
         start = self._at
         words: list[PsValue] = []
+        block, there = self._block if name.block else (0, 0), self._known
         while True:
             self._blanks()
             atom = self._peek()
@@ -234,10 +304,18 @@ class _Reader(PsAtoms):
                 continue
             if atom == "@" and self._following() not in {"(", "{", "'", '"', ""}:
                 self._at += 1
-                words.extend(self._splatted())
+                words.extend(splatted(self._known.get(self._peek().lower(), UNKNOWN)))
+                self._at += 1
                 continue
             ahead = self._at
+            here = self._known
+            if atom == "{" and is_elsewhere(name.text.lower(), words):
+                self._known = seen_elsewhere(here)
             value = self._value()
+            if atom == "{":
+                block, there, self._known = self._block, self._known, here
+            if value.type == "scriptblock" and name.text.lower() in RUN_BLOCKS:
+                self._runs(value)
             words.append(listed([value]) if _poses(value.text) and atom[:1] != "-" else value)
             if self._at == ahead:
                 self._at += 1
@@ -254,25 +332,14 @@ class _Reader(PsAtoms):
         self._script.commands[place] = command
         if kinds or name.kinds:
             self._script.flows[place] = kinds | name.kinds
+        if block[1] and (given := words if name.block else arguments(words)):
+            self._again(block, there, given)
+        elif words and lowered in self._functions:
+            body, names = self._functions[lowered]
+            self._again(body, {**self._known, **bound(names, words)}, words)
         if before.text and stage:
             self._script.texts[place] = (before.text, before.known)
         return quoted(lowered, args, words, before, kinds)
-
-    def _splatted(self) -> list[PsValue]:
-        name = self._peek()
-        self._at += 1
-        known = self._known.get(name.lower(), UNKNOWN)
-        if known.fields is None:
-            return list(known.items)
-        words: list[PsValue] = []
-        for key, value in known.fields.items():
-            if value.text.lower() == "$false":
-                continue
-            if value.text.lower() == "$true":
-                words.append(constant(f"-{key}:$true"))
-            else:
-                words += [constant(f"-{key}"), value]
-        return words
 
     def _redirect(self, place: int, atom: str) -> None:
         self._at += 2 if atom != ">" else 1
@@ -298,6 +365,8 @@ class _Reader(PsAtoms):
             if atom in BLANK or atom in ENDS or atom == ",":
                 break
             if atom in {">", "<"} or (parts and atom == "{") or (atom == "#" and not parts):
+                break
+            if atom == "(" and parts and parts[-1].text[-1:].isalnum():  # `New-Object IO.FileInfo('a')`
                 break
             before = self._at
             if atom == "`":
@@ -331,155 +400,6 @@ class _Reader(PsAtoms):
             if text[-1] == "]":
                 break
         return constant("".join(text))
-
-    def _expression(self, *, assigns: bool = False) -> PsValue:
-        value = self._operand()
-        of = self._member_of
-        while True:
-            self._blanks()
-            atom = self._peek()
-            if not atom or atom in ENDS:
-                return value
-            if atom == ",":
-                value = self._array(value)
-                continue
-            if atom == "=" or (atom in {"+", "-", "*", "/", "%", "??"} and self._following() == "="):
-                self._at += 1 if atom == "=" else 2
-                self._blanks(lines=True)
-                self._script.cut = self._script.cut or self._depth >= DEEPEST
-                if self._depth >= DEEPEST:
-                    self._skip()
-                    return UNKNOWN
-                self._depth += 1
-                right = self._pipeline()
-                self._depth -= 1
-                if assigns and value.name.startswith("env:"):
-                    self._assigned(value, right)
-                if assigns and value.name:
-                    old = self._known.get(value.name)
-                    self._known[value.name] = (
-                        self._binary("+", old, right) if atom == "+" and old is not None else right
-                    )
-                elif assigns and of is not None:
-                    put(*of, self._binary("+", value, right) if atom == "+" else right)
-                elif assigns:
-                    self._assigned(value, right)
-                return NOTHING
-            operator = atom.lower()
-            if operator[0] == "-" and operator[1:] in OPERATORS:
-                self._at += 1
-                self._blanks(lines=True)
-                value = self._binary(operator[1:], value, self._operands(operator))
-                continue
-            if operator[0] in "+*%/" or operator == "-" or operator.startswith(".."):
-                sign = ".." if operator.startswith("..") else operator[0]
-                self._at += 1
-                rest = atom[len(sign) :]
-                if rest:
-                    value = self._binary(sign, value, constant(rest))
-                    continue
-                self._blanks(lines=True)
-                value = self._binary(sign, value, self._operand())
-                continue
-            if atom in {">", "<"}:
-                if atom == ">":
-                    self._redirect(len(self._script.commands) - 1, atom)
-                else:
-                    self._at += 1
-                continue
-            if atom == "{":  # the body behind a condition: what follows it is a statement of its own
-                self._primary()
-                return UNKNOWN
-            before = self._at
-            self._operand()
-            value = UNKNOWN
-            if self._at == before:
-                self._at += 1
-
-    def _binary(self, operator: str, left: PsValue, right: PsValue) -> PsValue:
-        return binary(operator, left, right) if self._may_make(left, right) else UNKNOWN
-
-    def _array(self, first: PsValue) -> PsValue:
-        items = list(first.spread())
-        while self._peek() == ",":
-            self._at += 1
-            self._blanks(lines=True)
-            items.extend(self._operand().spread())
-            self._blanks()
-        return listed(items)
-
-    def _assigned(self, to: PsValue, value: PsValue) -> None:
-        """Note what is written to a place that is no variable of the script: `$object.Member`, `$env:NAME`."""
-        place = to.spelling() if to.name else to.text
-        self._script.commands.append(Command("=", (place, *value.spread_text()), place[:200], 0, 0, False))
-        if value.kinds:
-            self._script.flows[len(self._script.commands) - 1] = value.kinds
-
-    def _operands(self, operator: str) -> PsValue:
-        """What stands right of an operator that takes a list: operands with commas between."""
-        value = self._operand()
-        if operator in {"-f", "-replace", "-ireplace", "-creplace", "-split", "-isplit", "-csplit"}:
-            items = list(value.spread())
-            while True:
-                self._blanks()
-                if self._peek() != ",":
-                    break
-                self._at += 1
-                self._blanks(lines=True)
-                items.extend(self._operand().spread())
-            return listed(items) if len(items) != 1 else items[0]
-        return value
-
-    def _operand(self) -> PsValue:
-        self._blanks(lines=True)
-        atom = self._peek()
-        if not atom or atom in ENDS:
-            return UNKNOWN
-        if atom[0] in "-+!":
-            sign, rest = atom[0], atom[1:].lower()
-            if not rest or rest in OPERATORS:
-                self._at += 1
-                if self._depth >= DEEPEST:
-                    self._script.cut = True
-                    return UNKNOWN
-                self._depth += 1
-                value = self._operand()
-                self._depth -= 1
-                if rest in {"join", "split"}:
-                    return self._binary(rest, value, constant(""))
-                if (rest == "not" or sign == "!") and truth(value) is not None:
-                    return constant("$false" if truth(value) else "$true")
-                return constant(f"-{value.text}") if sign == "-" and not rest and value.known else UNKNOWN
-            if rest[0].isdigit():
-                self._leave(atom[1:])
-                number = self._primary()
-                if sign == "!" and truth(number) is not None:
-                    return constant("$false" if truth(number) else "$true")
-                return constant(f"-{number.text}") if sign == "-" else number
-        return self._postfix(self._primary())
-
-    def _argument(self) -> PsValue:
-        """One argument of a call: an expression up to a comma."""
-        value = self._operand()
-        while True:
-            self._blanks(lines=True)
-            atom = self._peek()
-            if not atom or atom in CLOSES or atom in {",", ";"}:
-                return value
-            operator = atom.lower()
-            before = self._at
-            if operator[0] == "-" and operator[1:] in OPERATORS:
-                self._at += 1
-                value = self._binary(operator[1:], value, self._operand())
-            elif operator[0] == "+" or operator.startswith(".."):
-                sign = "+" if operator[0] == "+" else ".."
-                self._leave(atom[len(sign) :])
-                value = self._binary(sign, value, self._operand())
-            else:
-                self._operand()
-                value = UNKNOWN
-            if self._at == before:
-                self._at += 1
 
 
 def _poses(text: str) -> bool:

@@ -10,7 +10,10 @@ from typing import Final
 
 from aegis.detect.shell.powershell_calls import method, static_call
 from aegis.detect.shell.powershell_values import (
+    NO_KINDS,
     NOTHING,
+    SECRET,
+    SENDABLE,
     UNKNOWN,
     PsValue,
     cast,
@@ -28,14 +31,6 @@ from aegis.detect.shell.tree import Command
 DEEPEST: Final = 48  # brackets inside brackets: bounds what a crafted text does to the stack
 MOST_COMMANDS: Final = 2_000
 _MOST_MADE: Final = 262_144  # characters of all values that are put together: bounds `$a += $a` in a crafted text
-_SEAM: Final = "\x1f"
-SPECIAL: Final = "'\"$@(){}[];|&,<>=#` \t\n"
-# PowerShell takes typographic quotes and dashes for plain ones (about_Quoting_Rules, about_Operators).
-_ALIKE: Final = {
-    **dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("–—―", "-"),
-    **dict.fromkeys("\r\v\f\x1f\u00a0\u0085", " "),
-}  # fmt: skip
-_PLAIN: Final = str.maketrans(_ALIKE)
 BLANK: Final = frozenset(" \t")
 BLANK_OR_LINE: Final = frozenset(" \t\n")
 ENDS: Final = frozenset({"\n", ";", "|", "&", ")", "}", "]"})
@@ -70,16 +65,6 @@ class PsScript:
         self.cut = False
 
 
-def atoms_of(text: str) -> list[str]:
-    """Return the atoms of a text: signs that mean something one by one, and what stands between them."""
-    plain = text.replace("\r\n", "\n")
-    if not plain.isascii() or "\r" in plain or "\x1f" in plain:
-        plain = plain.translate(_PLAIN)
-    for sign in SPECIAL:  # each a pass at the speed of C, which a table for `translate` is not
-        plain = plain.replace(sign, f"{_SEAM}{sign}{_SEAM}")
-    return [atom for atom in plain.split(_SEAM) if atom]
-
-
 class PsAtoms(ABC):
     """A walk over the atoms of a text that reads single values; it never goes back, so that the work is linear."""
 
@@ -93,6 +78,8 @@ class PsAtoms(ABC):
         self._pipes = 0
         self._known: dict[str, PsValue] = {}
         self._piped: PsValue = NOTHING
+        self._block = (0, 0)  # where the block stands that was read last
+        self._result: PsValue = NOTHING  # of the last statement of the block that was read last
         self._member_of: tuple[dict[str, PsValue], list[str]] | None = None  # the table and the names read last
         self._left = _MOST_MADE
 
@@ -109,14 +96,24 @@ class PsAtoms(ABC):
         """Read one operand of an expression."""
 
     @abstractmethod
-    def _argument(self) -> PsValue:
-        """Read one argument of a call: an expression up to a comma."""
+    def _arguments(self, given: list[PsValue]) -> None:
+        """Read the arguments of a call into a list."""
 
     def _may_make(self, *values: PsValue) -> bool:
         """Whether a further value may be made of these; making one costs what they are long."""
         self._left -= 16 + sum([len(value.text) + 8 * len(value.items) for value in values])
         self._script.cut |= self._left < 0
         return self._left >= 0
+
+    def _noted(self, command: Command, kinds: frozenset[str]) -> None:
+        self._script.flows[len(self._script.commands)] = kinds
+        self._script.commands.append(command)
+
+    def _runs(self, block: PsValue) -> None:
+        """Note that a text which was made a block is run."""
+        self._noted(
+            Command("invoke-expression", (block.text,), f"& {block.spelling()}"[:200], 0, 0, False), block.kinds
+        )
 
     def _peek(self) -> str:
         return self._atoms[self._at] if self._at < self._most else ""
@@ -197,7 +194,9 @@ class PsAtoms(ABC):
         if self._peek() == (")" if atom == "(" else "}"):
             self._at += 1
         if atom == "{":
-            return PsValue(text="".join(self._raw[opened + 1 : max(opened + 1, self._at - 1)]), known=False, block=True)
+            self._result, self._block = value, (opened + 1, max(opened + 1, self._at - 1))
+            text = "".join(self._raw[slice(*self._block)])
+            return PsValue(text=text, known=False, kinds=value.kinds & SECRET, block=True)
         return value.named("")
 
     def _at_sign(self) -> PsValue:
@@ -327,7 +326,8 @@ class PsAtoms(ABC):
         if name in {"_", "psitem"}:
             known = one_by_one(self._piped)
             return (known if known.kinds or known.text else variable(name)).named(name)
-        return self._known.get(name, variable(name)).named(name)
+        known = self._known.get(name, self._known.get(name.removeprefix("using:"), variable(name)))
+        return known.named(name)
 
     def _hash(self) -> PsValue:
         """`@{ key = value; ... }`."""
@@ -358,7 +358,8 @@ class PsAtoms(ABC):
         self._depth -= 1
         if self._peek() == "}":
             self._at += 1
-        return PsValue(text="@{}", known=False, fields=fields)
+        kinds = NO_KINDS.union(*(one.kinds for one in fields.values())) & (SECRET | SENDABLE)
+        return PsValue(text="@{}", known=False, kinds=kinds, fields=fields)
 
     def _typed(self) -> PsValue:
         """`[type]` before a value, or a static call of it."""
@@ -451,13 +452,19 @@ class PsAtoms(ABC):
         given: list[PsValue] = []
         self._arguments(given)
         lowered = name.lower()
+        if value.type == "scriptblock" and lowered.startswith("invoke"):
+            self._runs(value)
         args: list[str] = []
         for one in given:
             args.extend(one.spread_text())
         kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
         called = f"[{value.type}]::{lowered}" if mark == "::" else f".{lowered}"
         text = f"{value.spelling()}{mark}{name}{''.join(self._atoms[opened : min(self._at, opened + 30)])}"[:200]
-        settings = (("of", value.type or value.text or value.spelling()),)
+        if "::" in value.type and lowered == "invoke":  # of a method that was asked for by its name
+            static = any(one.text.lower() == "$null" for one in given[:1])
+            called = f"[{value.type.replace('::', ']::')}" if static else f".{value.type.rpartition('::')[2]}"
+            args = [text for one in given[1:] for text in one.spread_text()]
+        settings = (("of", value.about()),)
         self._script.commands[place] = Command(
             called, tuple(args), text, 0, 0, self._depth > 1, settings, program=called
         )
@@ -471,30 +478,9 @@ class PsAtoms(ABC):
             return static_call(value.type, lowered, given)
         return method(value, lowered, given)
 
-    def _arguments(self, given: list[PsValue]) -> None:
-        if self._depth >= DEEPEST:
-            self._script.cut = True
-            self._skip()
-        self._depth += 1
-        while self._at < self._most:
-            self._blanks(lines=True)
-            atom = self._peek()
-            if not atom or atom in CLOSES:
-                break
-            before = self._at
-            if atom == ",":
-                self._at += 1
-                continue
-            given.append(self._argument())
-            if self._at == before:
-                self._at += 1
-        self._depth -= 1
-        if self._peek() == ")":
-            self._at += 1
-
 
 def _scoped(name: str) -> str:
     """A variable's name in small letters, without the scope that it is named with."""
     lowered = name.lower()
     head, colon, rest = lowered.partition(":")
-    return rest if colon and head in _SCOPES and head != "env" else lowered
+    return rest if colon and head in _SCOPES and head not in {"env", "using"} else lowered

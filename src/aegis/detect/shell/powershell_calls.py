@@ -5,7 +5,8 @@ Every function is pure; what they make is bounded as all values are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from aegis.core.names import glob_match
@@ -19,6 +20,8 @@ from aegis.detect.shell.powershell_values import (
     NO_KINDS,
     NOTHING,
     READ,
+    SECRET,
+    SENDABLE,
     UNKNOWN,
     UNREAD,
     PsValue,
@@ -32,6 +35,7 @@ from aegis.detect.shell.powershell_values import (
     made,
     number_of,
     replaced,
+    told,
     variable,
 )
 from aegis.detect.shell.words import decoded_base64, first_name, known_folder
@@ -46,6 +50,7 @@ _GOES_OVER: Final = frozenset({
     "getfiles", "getdirectories", "getfilesystementries", "getfilesysteminfos", "enumeratefiles",
     "enumeratedirectories", "enumeratefilesystementries", "enumeratefilesysteminfos",
 })  # fmt: skip
+_LISTS_FILES: Final = frozenset({"getfolder", "getfile", "namespace"})
 _OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
 
 
@@ -82,7 +87,24 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
             return made(text[:at] + given[1].text + text[at:], value)
     if name in _OPENS_KEY and first.text:  # a key below a key, which later calls are made on
         return PsValue(text=f"{value.type or value.text}\\{first.text}"[:MOST_TEXT], known=False, kinds=kinds)
-    if name in {"tostring", "trim", "invoke", "gettype", "getawaiter", "getresult", "normalize", "trimend"}:
+    if name == "getnetworkcredential":
+        return PsValue(text=UNREAD, known=False, kinds=kinds, type="networkcredential")
+    if name == "getmethod" and value.type:
+        return PsValue(text=value.text, known=False, kinds=kinds, type=f"{value.type}::{first.text.lower()}")
+    if name in _LISTS_FILES and is_place(first.text):
+        return PsValue(text=first.text, known=False, kinds=kinds)
+    if name in {
+        "get",
+        "items",
+        "tostring",
+        "trim",
+        "invoke",
+        "gettype",
+        "getawaiter",
+        "getresult",
+        "normalize",
+        "trimend",
+    }:
         return value.named("")
     if name in {"getstring", "readtoend", "decompress", "read"}:
         source = next((one for one in given if one.kinds), value)
@@ -95,6 +117,8 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
     """Return `[type]::name(given)`."""
     kinds = NO_KINDS.union(*(one.kinds for one in given)) if given else NO_KINDS
     first = given[0] if given else UNKNOWN
+    if name in {"toboolean", "parse"} and type_name in {"convert", "bool", "boolean"}:
+        return told(first.text.strip().lower() in {"true", "1", "$true"}) if first.known else UNKNOWN
     if type_name in {"convert", "system.convert"}:
         if name == "frombase64string":
             text = decoded_base64(first.text) if first.known else None
@@ -129,12 +153,18 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
     if type_name == "environment" and name == "getfolderpath":
         of, below = known_folder(first.text)
         return made(variable(f"env:{of}").text + below, *given) if of else UNKNOWN
+    if type_name == "type" and name == "gettype":
+        return cast("type", first)
+    if type_name == "diagnostics.process" and name.startswith("getprocess"):
+        return PsValue(text=first.text, known=False, kinds=kinds, type="process")
     if type_name == "scriptblock" and name == "create":
         return PsValue(text=first.text, known=first.known, kinds=kinds, type="scriptblock")
     if type_name in {"io.file", "file"} and name.startswith("read"):
         return PsValue(text=first.text, known=False, kinds=kinds | READ)
-    if name == "new":
-        return PsValue(text=first.text if given else f"[{type_name}]", known=False, kinds=kinds, type=type_name)
+    if name == "new" or (name == "createinstance" and first.type):
+        type_name = type_name if name == "new" else first.type
+        made_of = " ".join(piece for one in given for piece in one.spread_text()) if name == "new" else ""
+        return PsValue(text=made_of[:MOST_TEXT] or f"[{type_name}]", known=False, kinds=kinds, type=type_name)
     if type_name in {"text.encoding", "encoding"}:
         return PsValue(text=first.text, known=first.known, kinds=kinds)
     if type_name == "array" and name == "reverse":
@@ -156,6 +186,27 @@ def _path(name: str, given: Sequence[PsValue]) -> PsValue:
     return PsValue(text=UNREAD, known=False, kinds=NO_KINDS.union(*(one.kinds for one in given)), type="io.path")
 
 
+def _parted(path: str, options: Sequence[str]) -> str:
+    """Return the part of a path that `Split-Path` gives: what is above it, where no option says otherwise."""
+    asked = next((option for option in options if option[:2] in {"-l", "-q", "-n"} and option[:3] != "-li"), "")
+    if asked[:2] in {"-q", "-n"}:
+        drive = path[:2] if path[1:2] == ":" else ""
+        return drive if asked[:2] == "-q" else path[len(drive) :]
+    above, _, last = path.replace("/", "\\").rstrip("\\").rpartition("\\")
+    return last if asked else f"{above}\\" if above[-1:] == ":" else above
+
+
+def _selected(value: PsValue, args: Sequence[str]) -> PsValue:
+    """Return the items of an array that `Select-Object` takes by their places."""
+    items = list(value.items)
+    for option, given in pairwise(args):
+        number = number_of(constant(given)) or 0
+        if option in {"-first", "-last", "-skip", "-index"} and (number > 0 or given == "0"):
+            takes = {"-first": slice(number), "-skip": slice(number, None), "-index": slice(number, number + 1)}
+            items = items[takes.get(option, slice(-number, None))]
+    return value if len(items) == len(value.items) else listed(items)
+
+
 _SHOWS: Final = frozenset({"write-output", "echo", "write", "write-host", "out-string", "out-default", "oss"})
 _FETCHERS: Final = frozenset({
     "invoke-webrequest", "iwr", "curl", "wget", "invoke-restmethod", "irm", "curl.exe", "wget.exe",
@@ -169,7 +220,7 @@ _CHOOSE: Final = frozenset({"where-object", "where", "?"})
 _NAMES_FILE: Final = frozenset({
     "get-item", "gi", "get-childitem", "gci", "dir", "ls", "resolve-path", "rvpa", "get-command", "gcm",
     "get-alias", "gal", "get-process", "gps", "ps", "get-service", "gsv", "get-localuser", "get-aduser", "get-adgroup",
-    "get-disk", "get-volume", "get-eventlog", "get-winevent", "get-variable", "gv", "get-itemproperty", "gp",
+    "get-disk", "get-volume", "get-acl", "get-eventlog", "get-winevent", "get-variable", "gv", "get-itemproperty", "gp",
     "convert-path",
 })  # fmt: skip
 VIRTUAL_DISK: Final = "<virtual-disk>"  # what stands for the path of a disk of a virtual machine
@@ -206,9 +257,12 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         shown = next((arg for arg in plain), "").lower().removeprefix("system.")
         inner = words[1:] if words else []
         packed = next((word for word in inner if word.kinds or word.type), NOTHING)
-        return PsValue(text=packed.text, known=False, kinds=kinds, type=shown)
+        text = packed.text or " ".join(plain[1:])[:MOST_TEXT]
+        return PsValue(text=text, known=False, kinds=kinds, type=shown)
     if name in _PASSES:
         block = next((word for word in words if word.block), None)
+        if before.items and name in {"select-object", "select"}:
+            before = _selected(before, [arg.lower() for arg in args])
         if not before.text and name in _CHOOSE:  # of a list of everything, what has the first of these names
             return PsValue(
                 text=first_name(block.text if block else plain[-1] if plain else ""), known=False, kinds=kinds
@@ -224,6 +278,12 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         )
     if name in {"join-path"} and len(plain) > 1:
         return made(f"{plain[0].rstrip(chr(92))}\\{plain[1].lstrip(chr(92))}", *words)
+    if name == "split-path" and (plain or before.text):
+        return made(_parted(plain[0] if plain else before.text, [arg.lower() for arg in args]), before, *words)
+    if name == "convertfrom-stringdata":
+        pairs = [line.partition("=") for line in (plain[0] if plain else before.text).splitlines()[:MOST_ITEMS]]
+        told_of = {key.strip().lower(): constant(value.strip()) for key, sign, value in pairs if sign}
+        return PsValue(text="@{}", known=False, fields=told_of)
     if name in _READS:
         return PsValue(text=plain[0] if plain else "", known=False, kinds=kinds | READ)
     if name in _LISTS_DISKS:
@@ -238,8 +298,83 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
             folder = f"{folder.rstrip(chr(92) + '/*')}\\{chosen}"
         if name in _NAMES_COMMAND and ("*" in folder or "?" in folder):  # which may be one that runs what it is given
             folder = next((one for one in _MEANT if glob_match(folder.lower().replace("?", "*"), one)), folder)
-        return PsValue(text=folder, known=name in _NAMES_COMMAND, kinds=kinds)
-    return PsValue(text=UNREAD, known=False, kinds=kinds)
+        told_env = SENDABLE if folder.lower() in {"env:", "env:*"} else NO_KINDS
+        return PsValue(text=folder, known=name in _NAMES_COMMAND, kinds=kinds | told_env)
+    return PsValue(text=UNREAD, known=False, kinds=kinds if name.startswith(_RESPELLS) else kinds - SECRET)
+
+
+_RESPELLS: Final = ("convert", "format-", "out-")
+
+
+# Blocks that are run elsewhere, or later
+
+
+RUN_BLOCKS: Final = frozenset({
+    "%", "foreach-object", "icm", "invoke-command", "measure-command", "sajb", "start-job", "start-threadjob",
+})  # fmt: skip
+_ELSEWHERE: Final = ("-computername", "-cn", "-session", "-hostname", "-vmname", "-containerid", "-connectionuri")
+
+
+def is_elsewhere(name: str, words: Sequence[PsValue]) -> bool:
+    """Whether a block that a command is given runs in another session, which has no variables of this one."""
+    away = any(word.text.lower() in _ELSEWHERE for word in words)
+    return name in {"start-job", "sajb", "start-threadjob"} or (away and name in {"invoke-command", "icm"})
+
+
+def seen_elsewhere(known: Mapping[str, PsValue]) -> dict[str, PsValue]:
+    """Return what is known in another session: nothing of this one but what is named with `$using:`."""
+    plain = {name: value for name, value in known.items() if not name.startswith(("using:", "env:"))}
+    return {**dict.fromkeys(plain, constant("")), **{f"using:{name}": value for name, value in plain.items()}}
+
+
+def splatted(known: PsValue) -> list[PsValue]:
+    """Return the words that an array or a table stands for behind `@`."""
+    words: list[PsValue] = list(known.items)
+    for key, value in (known.fields or {}).items():
+        if value.text.lower() == "$true":
+            words.append(constant(f"-{key}:$true"))
+        elif value.text.lower() != "$false":
+            words += [constant(f"-{key}"), value]
+    return words
+
+
+def parameters(atoms: Sequence[str]) -> list[str]:
+    """Return the names that a list of parameters in brackets declares."""
+    depth, before = 0, ""
+    names: list[str] = []
+    for at, atom in enumerate(atoms):
+        depth += (atom in _OPENS) - (atom in _CLOSES)
+        if atom == "$" and depth == 1 and before in {"(", ",", "]"} and at + 1 < len(atoms):
+            names.append(atoms[at + 1].lower())
+        before = atom if atom.strip() else before
+    return names[:MOST_ITEMS]
+
+
+_OPENS: Final = frozenset("([{")
+_CLOSES: Final = frozenset(")]}")
+
+
+def arguments(words: Sequence[PsValue]) -> tuple[PsValue, ...]:
+    """Return what the block of a command is given."""
+    given = [after for word, after in pairwise(words) if word.text.lower() in {"-argumentlist", "-args"}]
+    return given[0].spread() if given else ()
+
+
+def bound(names: Sequence[str], words: Sequence[PsValue]) -> dict[str, PsValue]:
+    """Return the parameters of a block or function that is called with these words, by their names."""
+    found: dict[str, PsValue] = {}
+    plain: list[PsValue] = []
+    waits = ""
+    for word in words:
+        option = word.text[1:].lower().rstrip(":") if word.text[:1] == "-" else ""
+        named = next((name for name in names if option and name.startswith(option)), "")
+        if named:
+            found[named], waits = constant("$true"), named
+        elif waits:
+            found[waits], waits = word, ""
+        else:
+            plain.append(word)
+    return {**dict(zip([name for name in names if name not in found], plain, strict=False)), **found}
 
 
 _SETS_DEFAULTS: Final = Lazy(r"(?i)^\s{0,9}\$psdefaultparametervalues\s*=")

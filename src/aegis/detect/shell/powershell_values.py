@@ -17,8 +17,18 @@ NO_KINDS: Final[frozenset[str]] = frozenset()
 FETCHED: Final = frozenset({"fetched"})
 DECODED: Final = frozenset({"decoded"})
 READ: Final = frozenset({"file"})
+SECRET: Final = frozenset({"secret"})  # a password in clear
+SENDABLE: Final = frozenset({"environment"})  # what nobody should send elsewhere
 
 
+_SEAM: Final = "\x1f"
+SPECIAL: Final = "'\"$@(){}[];|&,<>=#` \t\n"
+# PowerShell takes typographic quotes and dashes for plain ones (about_Quoting_Rules, about_Operators).
+_ALIKE: Final = {
+    **dict.fromkeys("‘’‚‛", "'"), **dict.fromkeys("“”„", '"'), **dict.fromkeys("–—―", "-"),
+    **dict.fromkeys("\r\v\f\x1f\u00a0\u0085", " "),
+}  # fmt: skip
+_PLAIN: Final = str.maketrans(_ALIKE)
 UNREAD: Final = "$?"  # what stands for a text that nobody knows: no path, no name and no host
 
 
@@ -55,6 +65,14 @@ class PsValue(NamedTuple):
             return [f"@{{{told}}}"[:MOST_TEXT]]
         return [item.text for item in self.items] if self.items else [self.text]
 
+    def about(self) -> str:
+        """Return what an object is made of, where that is known, or its type."""
+        return (
+            self.text
+            if self.type and self.text[:1] not in {"", "[", "$"}
+            else self.type or self.text or f"${self.name}"
+        )
+
     def spelling(self) -> str:
         """Return how the value is called where it is not known."""
         return f"${self.name}" if self.name else self.text
@@ -70,6 +88,16 @@ _VARIABLES: Final = {
     "pshome": "C:\\Windows\\System32\\WindowsPowerShell\\v1.0", "verbosepreference": "SilentlyContinue",
     "true": "$true", "false": "$false", "null": "$null",
 }  # fmt: skip
+
+
+def atoms_of(text: str) -> list[str]:
+    """Return the atoms of a text: signs that mean something one by one, and what stands between them."""
+    plain = text.replace("\r\n", "\n")
+    if not plain.isascii() or "\r" in plain or "\x1f" in plain:
+        plain = plain.translate(_PLAIN)
+    for sign in SPECIAL:  # each a pass at the speed of C, which a table for `translate` is not
+        plain = plain.replace(sign, f"{_SEAM}{sign}{_SEAM}")
+    return [atom for atom in plain.split(_SEAM) if atom]
 
 
 def constant(text: str) -> PsValue:
@@ -135,9 +163,12 @@ def _joined_each(parts: Sequence[PsValue]) -> PsValue:
     return one_by_one(listed(items))
 
 
+_AS_NUMBERS: Final = {"$true": "1", "$false": "0"}
+
+
 def number_of(value: PsValue) -> int | None:
     """Return the whole number that a value is; `None` for every other one."""
-    text = value.text.strip().lower()
+    text = _AS_NUMBERS.get(value.text.lower()) or value.text.strip().lower()
     if not value.known or len(text) > 12 or not text.isascii():
         return None
     try:
@@ -186,10 +217,10 @@ _CONNECTS: Final = frozenset({"and", "or", "xor"})
 
 def truth(value: PsValue) -> bool | None:
     """Return whether a value counts as true; `None` where nobody knows."""
-    return value.text.lower() not in {"$false", "false", "$null", "0", ""} if value.known else None
+    return value.text.lower() not in {"$false", "$null", "0", ""} if value.known else None
 
 
-def _told(answer: bool) -> PsValue:
+def told(answer: bool) -> PsValue:
     return constant("$true" if answer else "$false")
 
 
@@ -198,15 +229,15 @@ def _compared(operator: str, left: PsValue, right: PsValue) -> PsValue:
     if one is None or two is None or left.items or right.items:
         return PsValue(text=UNREAD, known=False, kinds=left.kinds | right.kinds)
     if operator in _CONNECTS:
-        return _told((one and two) if operator == "and" else (one or two) if operator == "or" else one != two)
+        return told((one and two) if operator == "and" else (one or two) if operator == "or" else one != two)
     first, second = number_of(left), number_of(right)
     if operator[-2:] in {"eq", "ne"}:
         same = left.text.lower() == right.text.lower() if first is None or second is None else first == second
-        return _told(same == operator.endswith("eq"))
+        return told(same == operator.endswith("eq"))
     if first is None or second is None:
         return UNKNOWN
     greater = first > second if operator in {"gt", "le"} else first >= second
-    return _told(greater == (operator in {"gt", "ge"}))
+    return told(greater == (operator in {"gt", "ge"}))
 
 
 _ARITHMETIC: Final = frozenset({"-", "*", "/", "%", "bxor", "band", "bor"})
@@ -326,7 +357,7 @@ def cast(name: str, value: PsValue) -> PsValue:
             text=value.text, known=value.known, kinds=value.kinds, items=value.items, type=name, block=value.block
         )
     if name in {"bool", "boolean", "switch"} and (answer := truth(value)) is not None:
-        return _told(answer)
+        return told(answer)
     if name in {"type", "reflection.typeinfo"} and value.known:  # a type by its name
         named = value.text.strip().lower().removeprefix("system.")
         return PsValue(text=f"[{named}]", known=False, kinds=value.kinds, type=named)
@@ -338,7 +369,8 @@ def cast(name: str, value: PsValue) -> PsValue:
 def indexed(value: PsValue, index: PsValue) -> PsValue:
     """Return `value[index]`."""
     if value.fields is not None:
-        return value.fields.get(index.text.lower(), UNKNOWN)
+        found = [value.fields.get(item.text.lower(), UNKNOWN) for item in index.spread()]
+        return found[0] if len(found) == 1 else one_by_one(listed(found))
     held: Sequence[str] = [item.text for item in value.items] if value.items else value.text
     if not value.known or not held:
         return PsValue(text=UNREAD, known=False, kinds=value.kinds)
@@ -379,11 +411,16 @@ def is_rooted(text: str) -> bool:
 def member(value: PsValue, name: str) -> PsValue:
     """Return `value.name`."""
     if value.fields is not None:
-        return value.fields.get(name, UNKNOWN)
+        names = [constant(one) for one in value.fields] if name == "keys" else value.fields.values()
+        return listed(list(names)) if name in {"keys", "values"} else value.fields.get(name, UNKNOWN)
     if name == "length" or name == "count":
         return constant(str(len(value.items) or len(value.text))) if value.known else UNKNOWN
     if name in _LIES_AT and not value.known and is_place(value.text):
         return value._replace(name="")
+    if name == "psbase":
+        return value
+    if value.type == "networkcredential" and name == "password":
+        return PsValue(text=UNREAD, known=False, kinds=value.kinds | SECRET)
     if value.type:
         return PsValue(text=f"{value.text}.{name}", known=False, kinds=value.kinds, type=f"{value.type}.{name}")
     return PsValue(text=f"{value.spelling()}.{name}", known=False, kinds=value.kinds)

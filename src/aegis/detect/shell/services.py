@@ -296,19 +296,9 @@ _KEEPERS: Final = of_kind("cloud") | frozenset(
 )
 _CHOOSERS: Final = frozenset({"grep", "egrep", "fgrep", "rg", "fzf"})
 _CHOOSES: Final = (
-    "--merged",
-    "--no-merged",
-    "--contains",
-    "--points-at",
-    "-l",
-    "--selector",
-    "--filter",
-    "--filters",
-    "--field-selector",
-    "--state",
-    "--tag",
-    "--prefix",
-)
+    "--merged", "--no-merged", "--contains", "--points-at", "-l", "--selector", "--filter", "--filters",
+    "--field-selector", "--state", "--tag", "--prefix",
+)  # fmt: skip
 _SWEEPS: Final = _DESTROYS | {"rm", "rb", "rmi", "del", "clean"}
 
 

@@ -34,7 +34,6 @@ from aegis.detect.shell.destroy import (
     where_found,
     writes_device,
 )
-from aegis.detect.shell.environment import told
 from aegis.detect.shell.expansions import may_compute
 from aegis.detect.shell.feeds import Feeds
 from aegis.detect.shell.flow import (
@@ -69,6 +68,7 @@ from aegis.detect.shell.tamper import grants, tampering, tampering_write, writte
 from aegis.detect.shell.tree import MAX_SHELL, Command, Shell, parse_shell
 from aegis.detect.shell.unquote import expanded_words, with_variables
 from aegis.detect.shell.uses import effects_of
+from aegis.detect.shell.variables import told
 from aegis.detect.shell.words import (
     DELETERS,
     LOOSE_PLACES,

@@ -214,17 +214,8 @@ _LOADERS: Final = frozenset({
 })  # fmt: skip
 _PARTS: Final = Lazy(r"[\s=:]+|^-[rMI]|\s-[rMI]")
 USUAL_PLACES: Final = (
-    "/usr/",
-    "/bin/",
-    "/sbin/",
-    "/etc/",
-    "/opt/",
-    "/snap/",
-    "/nix/",
-    "/lib/",
-    "/lib64/",
-    "/home/linuxbrew/",
-)
+    "/usr/", "/bin/", "/sbin/", "/etc/", "/opt/", "/snap/", "/nix/", "/lib/", "/lib64/", "/home/linuxbrew/",
+)  # fmt: skip
 # Options whose value is a command line. `=` joins are read too; a trailing `=` is a prefix of the value.
 _OPTIONS: Final = options("command")
 # Programs whose work is to start what they are given, wherever that lies.

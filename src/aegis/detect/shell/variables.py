@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW, FileFlow
+from aegis.detect.shell.catalogue import members
 from aegis.detect.shell.expansions import ARITHMETIC, SPREADS, USED, changed, number, piece
 from aegis.detect.shell.heredocs import literal
 from aegis.detect.shell.starts import split_words
@@ -199,3 +200,39 @@ class Variables:
             return str(match.group()) if known is None else known.text
 
         return str(USED.sub(value, text))[:MAX_FLOW]
+
+
+# What settings of the environment tell a program: words that could as well stand behind its name. Which variables those
+# are stands in `data/programs`; a setting holds for its own command, or from `export` on.
+_TOLD: Final[dict[str, dict[str, str]]] = members("variables", dict)
+_SETS: Final = frozenset({"export", "declare", "typeset"})
+_MOST_SETTINGS: Final = 64  # of one text
+
+
+def heeds(program: str) -> bool:
+    """Tell whether settings of the environment say what a program is to do."""
+    return program in _TOLD
+
+
+def told(commands: Iterable[Command]) -> Iterator[Command]:
+    """Yield the commands with the words that their settings stand for."""
+    exported: tuple[tuple[str, str], ...] = ()
+    for command in commands:
+        if command.name in _SETS:
+            exported = (*exported, *command.variables)[-_MOST_SETTINGS:]
+        names = _TOLD.get(command.name)
+        settings = (*exported, *command.variables) if names is not None else ()
+        words = [word for name, value in settings for word in _words(command, names or {}, name.upper(), value)]
+        yield command._replace(args=(*command.args, *words)) if words else command
+
+
+def _words(command: Command, names: dict[str, str], name: str, value: str) -> list[str]:
+    for pattern, words in names.items():
+        lead, some, _ = pattern.partition("*")
+        rest = name[len(lead) :].lower()
+        if not (name.startswith(lead) and rest if some else name == pattern):
+            continue
+        if words == "$":  # of a command that the name may say
+            return split_words(value) if not rest or not some or rest in command.args else []
+        return [words.replace("*", rest.replace("_", "-")).replace("$", value)]
+    return []

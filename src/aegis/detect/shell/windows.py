@@ -7,7 +7,7 @@ that starts another one hands over its script, to a bounded depth.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
@@ -16,15 +16,16 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import UNKNOWN, FileFlow, Files
 from aegis.detect.operands import runs
-from aegis.detect.shell.batch import MAX_BATCH, BatchScript, parse_batch, program_name
+from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.destroy import locks_away
 from aegis.detect.shell.doors import through_door
-from aegis.detect.shell.flow import imitator, searches_keys
+from aegis.detect.shell.flow import FETCHING, fetched_file, gives_away, imitator, searches_keys
 from aegis.detect.shell.handed import (
     POWERSHELLS,
     TOLD,
     base_name,
+    called_on_each,
     cmd_script,
     inner_lines,
     powershell_script,
@@ -63,7 +64,6 @@ _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuf
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}
 _TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
-_FETCHERS: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
 
 
 # Which shell a text is for
@@ -190,7 +190,6 @@ _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
     "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",
 })  # fmt: skip
-_TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
 
 
 # One of these stands in every command that an entry for any program speaks of.
@@ -200,23 +199,6 @@ _SIGNS_OF_ANY: Final = (
 _CHANGES: Final = of_kind("writer") | of_kind("deleter")
 _JUDGED: Final = frozenset(builtin_programs()) - _COMMON_TYPES - of_kind("cmdlet")
 _CALLED: Final = frozenset({"at", "batch", "time", "timeout"})  # like programs of Unix, which they are not
-
-
-def fetched_file(command: Command, kinds: frozenset[str]) -> str:
-    """Return the file that a command writes what it fetches to; empty for every other command."""
-    name, args = command.name, command.args
-    if name in {".downloadfile", ".downloadfileasync"}:
-        return args[1] if len(args) > 1 else ""
-    if name.startswith(("[io.file]::writeall", "[file]::writeall")) or name in {"set-content", "out-file"}:
-        return args[0] if "fetched" in kinds and args else ""
-    if name in _FETCHERS or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
-        for at, arg in enumerate(args[:-1]):
-            if arg.lower() in _TO_FILE:
-                return args[at + 1]
-        plain = [arg for arg in args if arg[:1] not in "-/"]
-        if name in {"certutil", "bitsadmin", "start-bitstransfer"} and len(plain) > 1:
-            return plain[-1]
-    return ""
 
 
 def _dialect_of(language: str) -> Dialect:
@@ -234,6 +216,7 @@ class _Reading:
         self._sockets = False
         self._fetched: dict[str, bool] = {}
         self._handed: list[str] = []
+        self._started = ""  # the program of what is started last
         self._address = ""  # where something was fetched from last
 
     def powershell(self, text: str) -> None:
@@ -241,7 +224,7 @@ class _Reading:
         if len(text) > MAX_POWERSHELL or script.cut:
             self.facts.too_long = True
         commands: list[Command] = []
-        folder = ""
+        folder, files = "", dict[str, list[str]]()
         for place, command in enumerate(script.commands):
             if not command.name:
                 continue
@@ -251,21 +234,29 @@ class _Reading:
             piped, known = script.texts.get(place, ("", False))
             args = command.args
             of = dict(command.variables).get("of", "")
+            if name in ("foreach-object", ".foreach", "%"):  # perhaps of a method, by its name
+                name, args = called_on_each(name, args)
             if of and not of.startswith("$"):
                 args = (*args, of)
-            elif piped and not known and "\n" not in piped and not (name.startswith("where-") or hands_on(name)):
-                args = (*args, piped)
+            elif piped and (name in _TAKES_PLACES or not known) and "\n" not in piped:
+                args = args if name.startswith("where-") or hands_on(name) else (*args, piped)
+            elif folder and name == "remove-item" and commands and commands[-1][:2] == ("get-childitem", ()):
+                args = (*args, f"{folder}\\*")
             command = command._replace(name=name, args=args, variables=())
             commands.append(command)
+            printed = piped if known else ""
+            if name in _WRITES and (given := [arg for arg in args if arg[:1] != "-"]):
+                files[base_name(given[0])] = [*(printed or given[-1]).splitlines()]
+            if self._told(command, printed.splitlines(), files):
+                continue  # what it is told is known
             folder, command = standing(command, folder)
-            self._one(command, script.flows.get(place, _NO_KINDS), piped if known else "")
+            self._one(command, script.flows.get(place, _NO_KINDS), printed)
         if searches_keys(text, commands):
             self._did("scan", "credential", "one", (), text)
         for target, place in script.writes:
             text, known = script.texts.get(place, ("", False))
-            self._writes(
-                target, script.commands[place].text if script.commands else "", FileFlow(text) if known else UNKNOWN
-            )
+            source = script.commands[place].text if script.commands else ""
+            self._writes(target, source, FileFlow(text) if known else UNKNOWN)
         self._ran(commands)
 
     def batch(self, text: str) -> None:
@@ -278,12 +269,12 @@ class _Reading:
         for place, command in enumerate(script.commands):
             if not self.facts.may_read(LEAST):
                 break
-            if command.name in _FETCHERS:
+            if command.name in FETCHING:
                 fetches = command.pipe
             kinds = _FETCHED if command.stage and command.pipe == fetches else _NO_KINDS
             printed = script.printed.get(place, [])
             commands.append(command)
-            if self._told(command, printed, script):
+            if self._told(command, printed, script.files):
                 command = command._replace(args=())  # what its file says is known
             folder, command = standing(command, folder)
             self._one(command, kinds, "\n".join(printed))
@@ -299,15 +290,15 @@ class _Reading:
             self._did("execute", "host", "one", (), script.commands[script.answered[0]].text)
         self._ran(commands)
 
-    def _told(self, command: Command, printed: Sequence[str], script: BatchScript) -> bool:
+    def _told(self, command: Command, printed: Sequence[str], files: Mapping[str, Sequence[str]]) -> bool:
         """Read the orders that a command is given, or the script that it runs, if it was written here."""
         if command.name in TOLD:
-            self.scripts += (orders := [("cmd", line) for line in told(command, printed, script.files)])
+            self.scripts += (orders := [("cmd", line) for line in told(command, printed, files)])
             return bool(orders)
-        for word in map(base_name, (command.program, *command.args)[:_MOST_SCRIPTS] if script.files else ()):
+        for word in map(base_name, (command.program, *command.args)[:_MOST_SCRIPTS] if files else ()):
             written_in = _WRITTEN_IN.get(word.rpartition(".")[2])
-            if written_in is not None and word in script.files and command.name != "echo":
-                self.scripts.append((written_in, "\n".join(script.files[word])))
+            if written_in is not None and word in files and command.name != "echo":
+                self.scripts.append((written_in, "\n".join(files[word])))
         return False
 
     def _resolved(self, command: Command) -> str:
@@ -335,24 +326,26 @@ class _Reading:
             return
         if name in _COMMON_TYPES:
             self._shell(command, kinds, printed)
-        elif name in _INVOKES:
+        elif name in _INVOKES and not (name == "[scriptblock]::create" and "fetched" in kinds):
             self._invoked(command, kinds, printed)
         elif name in _STARTS and (line := started_line(args)):
             self.scripts.append(("cmd", line))
         elif name in _RUNS_LINE and args:
             self.scripts.append(("cmd", args[0]))
-        elif name in _REMOTE_CODE and kinds:
+        elif (name in _REMOTE_CODE and kinds) or (name == "add-type" and "fetched" in kinds):
             self._did("execute", "host" if "fetched" in kinds else "code", "one", (), command.text)
         elif name in {"new-object", "set-alias", "new-alias"}:
             self._named(name, args)
         elif name == "=" and args:
             self._assigned(args)
+        if verb := gives_away(name, kinds):
+            self._did(verb, "credential", "one", (), command.text)
         if name[:1] in "[." and any(word in arg.lower() for arg in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (), command.text)
         elif name[:1] not in "[.=":
             if is_cmdlet(name):
                 self.facts.writes = self.facts.writes or name in _CHANGES
-                self.facts.network = self.facts.network or name in _FETCHERS
+                self.facts.network = self.facts.network or name in FETCHING
             elif name not in _CALLED and hands_on(name):
                 self._hands_on(command, kinds, printed)
             elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
@@ -370,7 +363,10 @@ class _Reading:
         if "-" in command.name and command.name not in uses():
             found = cmdlet_effects(command.text.split(None, 1)[0])
         for did in found:
-            if not (did.values and through_door(did.verb, did.values[0], _given_text(command), self.facts)):
+            whole = command.name != "remove-item" or any(arg[:2].lower() == "-r" for arg in command.args)
+            if not (
+                did.values and through_door(did.verb, did.values[0], _given_text(command), self.facts, whole=whole)
+            ):
                 self._did(*did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
@@ -471,8 +467,14 @@ class _Reading:
 
     def _assigned(self, args: Sequence[str]) -> None:
         place, *values = args
+        if place.lower().endswith(".filename"):
+            self._started = " ".join(values)
+        elif place.lower().endswith(".arguments") and self._started:
+            self.scripts.append(("cmd", f"{self._started} {' '.join(values)}"))
         if any(word in text.lower() for text in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (place,), place)
+        elif place.lower().endswith(".isenabled") and values == ["$false"]:
+            self._did("disable", "log", "one", (place,), place)
         elif place.lower().endswith(_TIMES):
             self._did("hide", "file", "one", (place,), place)
         elif "servercertificatevalidationcallback" in place.lower():
@@ -483,6 +485,8 @@ class _Reading:
                 self._did("write", found[0], found[1], (found[2],), place)
 
 
+_WRITES: Final = frozenset({"set-content", "out-file", "add-content"})
+_TAKES_PLACES: Final = frozenset({"remove-item", "clear-content", "get-content", "stop-service"})
 _TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
 _NO_KINDS: Final = frozenset[str]()
 _FETCHED: Final = frozenset({"fetched"})
@@ -491,8 +495,6 @@ _FETCHED: Final = frozenset({"fetched"})
 def _given_text(command: Command) -> FileFlow:
     """What a cmdlet writes into a file, where its words say it: `Set-Content a.txt x`."""
     words = [word for word in command.args if word[:1] != "-"]
-    known = command.name == "set-content" and len(words) == _PATH_AND_TEXT and "$" not in words[1]
-    return FileFlow(words[1]) if known else UNKNOWN
-
-
-_PATH_AND_TEXT: Final = 2
+    _, *texts = words or [""]
+    known = command.name == "set-content" and len(texts) == 1 and "$" not in texts[0]
+    return FileFlow(texts[0]) if known else UNKNOWN

@@ -130,18 +130,8 @@ _NAMES: Final[Mapping[str, Kind]] = {
 _ROLES: Final[Mapping[TextRole, Kind]] = {"path": "paths", "url": "hosts", "sql": "tables", "command": "commands"}
 _DECLARED: Final = 100
 _WORDY: Final = (
-    "query",
-    "source",
-    "target",
-    "input",
-    "output",
-    "server",
-    "user",
-    "users",
-    "reply",
-    "script",
-    "address",
-)
+    "query", "source", "target", "input", "output", "server", "user", "users", "reply", "script", "address",
+)  # fmt: skip
 _SQL_STARTS: Final = (
     "select", "insert", "update", "delete", "with", "create", "drop", "alter", "truncate", "merge", "explain", "show",
     "grant", "copy", "call", "exec", "replace", "(select", "values", "table", "/*", "--",
