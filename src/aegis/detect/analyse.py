@@ -17,7 +17,7 @@ from aegis.core.text import TextRole
 from aegis.detect.endpoints import command_request
 from aegis.detect.extract import exceeded
 from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
-from aegis.detect.files import UNKNOWN_GAP, Files, Written
+from aegis.detect.files import UNKNOWN_GAP, Files, Written, last_name
 from aegis.detect.fold import legible
 from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
 from aegis.detect.paths import climbs, is_plain_path, told_by
@@ -351,6 +351,7 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
     Returns the programs that will, each with the place that it stands in and what it is read as.
     """
     running: list[tuple[str, TextRole, str]] = []
+    recipes = set[str]()
     # The call runs nothing of it: what is too long to be read is a document still.
     later = Gathering(None, Effort(MOST_EFFORT // _SHARE))
     for written in found.written[:_MOST_PROGRAMS]:
@@ -367,12 +368,14 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         language, programs = commands_in(place.resource, written)
         for effect in gives_away(place.resource, written, language, programs):
             found.effect(effect, named)
+        if _RECIPES(last_name(written.path)):
+            recipes.add(text.path)
         for program in programs:
             role: TextRole = "code" if language else "command"
             running.append((text.path, role, program))
             analyse(Text(text.path, program, False, role, EXECUTED), later, language)
     for signal in later.signals:
-        if signal.fact in _ELSEWHERE:
+        if signal.fact in _ELSEWHERE or (signal.fact == "shell.infrastructure" and signal.path in recipes):
             continue
         found.signal(signal.fact, Text(signal.path, "", role=signal.role), signal.evidence)
     found.resource_effects.extend(later.resource_effects)
@@ -381,6 +384,10 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
 
 # A known installer, and what a pipeline is for: both are run elsewhere or not at all.
 _ELSEWHERE: Final = frozenset({"shell.installs", "shell.publishes"})
+
+
+# Files of named steps, each run when somebody asks for it by its name: `make clean-volumes`, as a script of that name.
+_RECIPES: Final = one_of(r"(?i)^(?:gnu)?makefile$|\.mk$|^justfile$|^taskfile\.ya?ml$")
 
 
 # What somebody's code does that is written to be run by others: it carries secrets out, or a shell to the network.

@@ -49,7 +49,8 @@ _BARE: Final = frozenset({  # tokens that say something by the name of their mem
     "n0", "n1", "negative", "part", "unit", "ten", "hundred", "thousand", "many", "millions", "written", "empty",
     "nothing", "[]", "{}", "true", "false", "#some", "#several",
 })  # fmt: skip
-_NEVER_ENDED: Final = "AbortIncompleteMultipartUpload"  # uploads, and no object that anybody has
+# Uploads that never ended, which nobody has as an object, and what a mail is no longer filed under.
+_OF_NOBODY: Final = frozenset({"AbortIncompleteMultipartUpload", "removeLabelIds"})
 _BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
 
 
@@ -176,11 +177,15 @@ def values_of(arguments: Mapping[str, Any]) -> Iterator[Weighed]:
         if type(value) is str:
             tokens = _tokens(value) if len(value) <= _LONGEST else ()
         elif isinstance(value, Mapping) and value and depth < _DEEPEST:
-            inner = [one for one in list(value.items())[:MOST_VALUES] if one[0] != _NEVER_ENDED]
+            inner = [one for one in list(value.items())[:MOST_VALUES] if one[0] not in _OF_NOBODY]
             waiting += [((place, key), str(key), one, depth + 1) for key, one in reversed(inner)]
             continue
         elif isinstance(value, list) and value and depth < _DEEPEST:
             items = list(enumerate(value[:_MOST_ITEMS]))
+            if all(isinstance(one, list) for one in value):  # rows: how many, and empty cells, say nothing
+                cells = [((place, at), to, one) for at, row in items for to, one in enumerate(row[:_MOST_ITEMS])]
+                waiting += [((row, to), name, one, depth + 2) for row, to, one in reversed(cells) if one or one == 0]
+                continue
             waiting += [((place, at), name, one, depth + 1) for at, one in reversed(items)]
             if len(value) == 1:
                 continue

@@ -156,6 +156,7 @@ _SHOWS_PAGES: Final = frozenset({"browser", "chrome", "navigate", "playwright", 
 # Texts that are filed as they are: who reads them later is shown them as a result, and judged then.
 _FILED: Final = frozenset({
     "article", "confluence", "diary", "doc", "draft", "docs", "document", "faq", "journal", "kb", "lesson", "memo",
+    "memories", "memory", "remember",
     "note", "notes", "wiki",
 })  # fmt: skip
 _FORGE: Final = frozenset({

@@ -195,8 +195,18 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
         return facts
     seen_read = False
     made: set[str] = set()  # what a script makes and drops again was not brought in behind somebody's query
+    passing: set[str] = set()  # tables of the session that hide every other one of their names until they are dropped
     for statement in statements:
         before = facts.irreversible
+        tables = {table.sql().lower() for table in statement.find_all(exp.Table)}
+        if isinstance(statement, exp.Create) and statement.find(exp.TemporaryProperty):
+            passing |= set() if statement.find(exp.OnCommitProperty) else tables
+        elif isinstance(statement, exp.Drop) and len(tables) == 1 and tables <= passing:
+            facts.writes = True
+            passing -= tables
+            continue
+        elif not isinstance(statement, (exp.Select, exp.Insert, exp.Update, exp.Delete)):
+            passing.clear()
         _walk(statement, facts)
         privileged = isinstance(statement, (exp.Grant, exp.Command)) and _first_word(statement.sql()) in _WRITE_WORDS
         target = statement.find(exp.Table) if isinstance(statement, (exp.Create, exp.Drop)) else None

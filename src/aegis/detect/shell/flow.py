@@ -39,6 +39,9 @@ _RESOLVERS: Final = of_kind("resolver")
 _SCRIPT_OPTIONS: Final = frozenset({"-c", "-e", "-m", "-n", "-pe", "-ne", "-r", "-E", "-lne", "-i", "--eval", "-p"})
 
 
+_TALKS: Final = frozenset({"cmp", "ocsp", "s_client", "s_time"})  # of OpenSSL, what reaches another machine
+
+
 def pipeline(stages: list[Command]) -> list[Signalled]:
     """The signals of one pipeline, its commands in order."""
     found: list[Signalled] = []
@@ -53,7 +56,8 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
                 found.append((_installs(fetchers), shown))
             if decoded:
                 found.append(("shell.encoded", shown))
-        if secret and name in SENDERS and name != "ssh":
+        sends = name in SENDERS and (name != "openssl" or not _TALKS.isdisjoint(command.args))
+        if secret and sends and name != "ssh":
             found.append(("shell.sends-secret", shown))
         fetchers += [command] if name in FETCHERS else []
         fetched = fetched or name in FETCHERS or name in _CONNECTS or "s_client" in command.args

@@ -98,7 +98,9 @@ def service_deed(command: Command) -> str:
         started = next(((at, tool) for at, tool in tools if tool in _MIGRATIONS), None)
         if started is not None:
             command, name = command._replace(name=started[1], args=command.args[started[0] + 1 :]), started[1]
-    if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)) or _TAKES_RIGHTS.match(command.text):
+    if name not in _KNOWN or (name in _MIGRATIONS and _is_of_tests(command)):
+        return ""
+    if _is_emulated(command) or _TAKES_RIGHTS.match(command.text):
         return ""
     words = frozenset(word.lower() for word in command.args)
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words, command.args)
@@ -126,13 +128,23 @@ def _is_of_tests(command: Command) -> bool:
     """
     given = [*command.variables, *((name, value) for name, _, value in (word.partition("=") for word in command.args))]
     named = [value.lower() for name, value in given if name.upper() in _ENVIRONMENTS]
+    named += [value.rpartition(".")[2].lower() for name, value in given if name in _DJANGO]
     return bool(named) and _TESTS.issuperset(named) and not any("://" in value for _, value in given)
 
 
+def _is_emulated(command: Command) -> bool:
+    """Whether a command for Amazon's cloud is sent to an emulator beside it: `--endpoint-url http://localhost:4566`."""
+    pairs = [*command.variables, *pairwise(command.args), *(tuple(word.split("=", 1)) for word in command.args)]
+    asked = [one[1] for one in pairs if one[0] in ("AWS_ENDPOINT_URL", "--endpoint-url") and len(one) > 1]
+    return command.name == "aws" and bool(asked) and all(map(_EMULATOR.match, asked))
+
+
+_EMULATOR: Final = Lazy(r"^https?://(?:localhost|127\.0\.0\.1|localstack)(?::\d{1,5})?/?$")
 _ENVIRONMENTS: Final = frozenset(
     {"RAILS_ENV", "RACK_ENV", "MIX_ENV", "APP_ENV", "NODE_ENV", "FLASK_ENV", "--ENV", "-E"}
 )
-_TESTS: Final = frozenset({"test", "testing"})
+_DJANGO: Final = frozenset({"DJANGO_SETTINGS_MODULE", "--settings"})
+_TESTS: Final = frozenset({"test", "testing", "tests"})
 _NAMESPACES: Final = frozenset({"namespace", "namespaces", "ns", "project"})
 
 
@@ -141,11 +153,27 @@ def _is_thrown_away(name: str, deed: _Words, command: Command) -> bool:
     if name == "dropdb":
         names = [arg for arg in command.args if arg[:1] != "-"]
         return len(names) == 1 and _is_local(command.args) and is_throwaway(names[0])
+    if "down" in deed.needs:  # of Compose
+        return _is_composed_for_tests(command)
     if name not in {"kubectl", "oc"} or deed.needs.isdisjoint(_NAMESPACES):
         return False
     named = [word for word in command.args if not word.startswith("-") and word.lower() not in deed.needs]
     unasked = all(word.partition("=")[0] in _UNASKED for word in command.args if word.startswith("-"))
     return bool(named) and unasked and all(map(is_throwaway, named))
+
+
+def _is_composed_for_tests(command: Command) -> bool:
+    """Whether every file and project that Compose is told was made to be thrown away: `-f docker-compose.test.yml`."""
+    named = [value for name, value in command.variables if name in _COMPOSED]
+    for option, value in pairwise((*command.args, "")):
+        joined, _, rest = option.partition("=")
+        if joined in ("-H", "-c", "--host", "--context", "--project-directory", "--env-file"):
+            return False
+        named += [rest or value] if joined in _COMPOSED else []
+    return bool(named) and all(map(is_throwaway, named)) and all(name in _COMPOSED for name, _ in command.variables)
+
+
+_COMPOSED: Final = frozenset({"COMPOSE_FILE", "COMPOSE_PROJECT_NAME", "-f", "--file", "-p", "--project-name"})
 
 
 def _is_local(args: Sequence[str]) -> bool:

@@ -81,6 +81,7 @@ from aegis.detect.shell.words import (
     carries,
     no_files,
     statements,
+    without_values,
 )
 
 MAX_DEPTH: Final = 8  # scripts inside arguments that are parsed in turn
@@ -172,7 +173,7 @@ def analyse_shell(
     for command in shell.commands:  # what starts another program is one itself
         if command.name in _KNOWN and command.name in PREFIXED:
             _uses(command.name, command, facts)
-    commands = [plain(command) for command in told(map(unwrapped, shell.commands))]
+    commands = without_values([plain(command) for command in told(map(unwrapped, shell.commands))])
     if stdin is not None:
         commands = [command._replace(fed=True) for command in commands]
     pipes: dict[int, list[Command]] = defaultdict(list)
@@ -437,8 +438,7 @@ def _given_away(word: str) -> bool:
 
 
 def _reads(command: Command, facts: ShellFacts) -> None:
-    name = command.name
-    args = command.args
+    name, args = command.name, command.args
     if name not in READERS:
         if name not in NAMERS and any(map(is_system_secret, args)):
             facts.add("shell.reads-secret", command.text)

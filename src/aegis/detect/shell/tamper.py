@@ -149,7 +149,7 @@ def tampering(command: Command) -> list[Signalled]:
     return found
 
 
-_ASKS_ONLY: Final = frozenset({"--help", "-h", "-help", "help", "--version", "-version", "-V", "version"})
+_ASKS_ONLY: Final = frozenset({"-Version", "--help", "-h", "-help", "help", "--version", "-version", "-V", "version"})
 
 
 def _only_asks(args: tuple[str, ...]) -> bool:

@@ -93,10 +93,31 @@ def find_unresolved(
             if len(value) == 1 and _is_reference(value):
                 found.append(path)
                 continue
-            stack.extend([(f"{path}/{escape(str(key))}", inner) for key, inner in reversed(value.items())])
+            left = _edited(value)
+            stack.extend(
+                [(f"{path}/{escape(str(key))}", inner) for key, inner in reversed(value.items()) if key not in left]
+            )
         elif isinstance(value, list):
             stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
     return tuple(found)
+
+
+def _edited(members: Mapping[Any, Any]) -> frozenset[str]:
+    """The names of what is looked for in a text, where that is a placeholder, and of the placeholder put in its place.
+
+    Neither will be anything else: `{"old_str": "{{user}}", "new_str": "{{user.name}}"}`.
+    """
+    braced = {
+        key: str(key).lower().replace("_", "")
+        for key, one in members.items()
+        if isinstance(one, str) and "{" in one and is_placeholder("", one)
+    }
+    edited = frozenset(key for key, name in braced.items() if name in _SOUGHT or name in _PUT_IN)
+    return edited if not _SOUGHT.isdisjoint(braced.values()) else frozenset()
+
+
+_SOUGHT: Final = frozenset({"find", "findtext", "oldstr", "oldstring", "oldtext", "search", "searchtext"})
+_PUT_IN: Final = frozenset({"newstr", "newstring", "newtext", "replace", "replacement", "replacetext", "replacewith"})
 
 
 def _is_filled(value: str, arguments: Mapping[str, Any]) -> bool:
@@ -140,7 +161,7 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
     name = _argument(path)
     if roles and (roles.get(path) or roles.get(argument_of(path))) in _TEXTS:
         return _ANYWHERE.search(value) is not None
-    if name in _BY_REFERENCE or (name in _TEMPLATES and value.lstrip().startswith("{{")):
+    if name in _BY_REFERENCE or "/containsText/" in path or (name in _TEMPLATES and value.lstrip().startswith("{{")):
         return _ANYWHERE.search(value) is not None
     if is_placeholder(path, value):
         return True

@@ -15,6 +15,7 @@ from typing import Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.facts import RanCommand
+from aegis.detect.paths import is_settings_file
 from aegis.detect.shell.catalogue import Prints, builtin_programs, members, of_kind, options
 from aegis.detect.shell.tree import Command
 from aegis.detect.tool_words import is_throwaway
@@ -61,6 +62,9 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     """Return where the words of a command stand that are no files it reads: a pattern, values of options, outputs."""
     if name == "openssl" and not _OF_KEYS.isdisjoint(args[:1]) and "-pubout" in args and "-text" not in args:
         return frozenset(range(len(args)))  # of a key, the half that everybody may have
+    settings = [at for at, arg in enumerate(args) if is_settings_file(arg)]
+    if settings and shows_names(name, args):
+        return frozenset(settings)
     found, values = set[int](), set[int]()  # `values` stand behind options, those that name files among them
     for at, before in enumerate(args[:-1], 1):
         if name not in SEARCHERS:
@@ -78,6 +82,51 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
+# What a filter is told, beside files, that shows names of settings alone, or whether and how often something is set.
+_FEW: Final = r"-[inqlcwEFHhsvx]*[cql][inqlcwEFHhsvx]*|--(?:count|quiet|silent|files-with-matches)"
+_NAME: Final = r"\^(?:export )?(?:\[(?:A-Z|a-z|0-9|[\w.])+\]|\[\^=\]|\\w)[*+]=?"
+_SHOWS_NAMES: Final = {
+    "cut": Lazy(r"^(?:-s )?(?:(?:-d ?|--delimiter[ =])= (?:-f ?|--fields[ =])1|-f ?1 -d ?=)$"),
+    "sed": Lazy(r"^(?:-[Enr]+ )*(?:-e )?s(?:/=\.\*\$?/[^/&\\\n]*/|\|=\.\*\$?\|[^|&\\\n]*\|)[gp]?$"),
+    "awk": Lazy(r"^-F ?= (?:!?/[^/(){}\n]*/ ?)?\{ ?print \$1 ?;? ?\}$"),
+    "grep": Lazy(
+        rf"^(?:(?:-[EFinwsx]+ )*(?:{_FEW})(?: -e)?(?: [^- \n][^ \n]*| )*|(?:-[Eo]+ |--only-matching )+{_NAME})$"
+    ),
+}
+
+
+def shows_names(name: str, args: Sequence[str]) -> bool:
+    """Whether a filter shows the names of settings alone, or whether and how often something is among them."""
+    known = _SHOWS_NAMES.get("grep" if name in {"egrep", "rg"} else name)
+    return known is not None and known.search(" ".join(arg for arg in args if not is_settings_file(arg))) is not None
+
+
+def without_values(commands: Sequence[Command]) -> list[Command]:
+    """Return the commands without the files of settings of which names alone go on, or which a shell only loads.
+
+    `grep -v '^#' .env | cut -d= -f1`, `export $(cat .env | xargs)`.
+    """
+    shown = {(one.pipe, one.stage) for one in commands if one.pipe and shows_names(one.name, one.args)}
+    passed = {(one.pipe, one.stage) for one in commands if one.pipe and one.name in ("grep", "sort")}
+    shown |= {(pipe, stage - 1) for pipe, stage in shown if (pipe, stage - 1) in passed}
+    loaded = {one.text for one in commands if one.name == "export" and not one.inside}
+    found: list[Command] = []
+    for one in commands:
+        is_loaded = one.inside and f"export $({one.pipeline or one.text})" in loaded and _ends_in_xargs(one, commands)
+        if one.name in ("cat", "grep") and (is_loaded or (one.pipe and (one.pipe, one.stage + 1) in shown)):
+            one = one._replace(args=tuple(arg for arg in one.args if not is_settings_file(arg)))
+        found.append(one)
+    return found
+
+
+def _ends_in_xargs(command: Command, commands: Sequence[Command]) -> bool:
+    beside = (
+        [one for one in commands if one.pipe == command.pipe and one.stage != command.stage] if command.pipe else ()
+    )
+    return all(one.name == "xargs" and one.args in _BARE_XARGS for one in beside)
+
+
+_BARE_XARGS: Final = ((), ("-0",), ("-d", "\\n"))
 
 
 def statements(command: Command) -> list[str]:
@@ -89,7 +138,8 @@ def statements(command: Command) -> list[str]:
         return [one for one in told if not is_spared(command, one)]
     if command.name == "sqlite3":
         plain = [arg for arg in command.args if not arg.startswith("-")]
-        scratch = bool(plain) and (plain[0] == ":memory:" or (plain[0].startswith("/tmp/") and ".." not in plain[0]))  # noqa: S108 - a place
+        named = plain[0] if plain and ".." not in plain[0] else ""
+        scratch = named == ":memory:" or named.startswith("/tmp/") or (named[:1].isalnum() and is_throwaway(named))  # noqa: S108 - a place
         return [plain[1]] if len(plain) > 1 and not plain[1].startswith(".") and not scratch else []
     return []
 
