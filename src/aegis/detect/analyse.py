@@ -358,15 +358,15 @@ def analyse_written(found: Gathering, texts: Sequence[Text]) -> list[tuple[str, 
         place = place_of(written.path)
         if place is None or place.resource == "public-place":
             _carried(written, later, found)
-        if place is None:
-            continue
+        resource = None if place is None else place.resource
         text = next((one for one in texts if one.value == written.path), None)
         if text is None:
             text = next((one for one in texts if one.role in _PARSED), None) or Text("", written.path)
         named = Text(text.path, written.path, False, "path", EXECUTED)
-        found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
-        language, programs = commands_in(place.resource, written)
-        for effect in gives_away(place.resource, written, language, programs):
+        if place is not None:
+            found.effect(ResourceEffect("write", place.resource, "one", (place.path,), "", written.path), named)
+        language, programs = commands_in(resource, written)
+        for effect in gives_away(resource, written, language, programs):
             found.effect(effect, named)
         if _RECIPES(last_name(written.path)):
             recipes.add(text.path)

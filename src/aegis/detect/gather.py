@@ -326,6 +326,12 @@ def gather(subject: FactSubject) -> Facts:
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:
             if path in indexes:
                 views.append(TextView(indexes[path], running, ("file",), role))
+        known = {one.value for one in texts}  # which were read as they stand
+        for put in islice(dict.fromkeys(one.flow.text for one in found.written), _MOST_STARTED):
+            for member in (
+                () if put in known else structured_effects("write_file", {"content": put}, put, to_files=True)
+            ):
+                found.effect(member.effect, Text("", member.effect.evidence))
     files = found.written or deletes_by_name(tool) or puts_by_name(tool)
     unread = analyse_files(tool, texts, found, {one.path for one in own}) if files else ()
     if found.written:

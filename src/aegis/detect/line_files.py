@@ -1,20 +1,51 @@
-"""The command lines of makefiles, tables of times and of temporary files, manifests and keys of a registry.
+"""The command lines of makefiles, tables of times and of temporary files, manifests, notebooks and keys of a registry.
 
-Sources: GNU make's manual; tmpfiles.d(5); npm's manual, `package.json vars`; Microsoft's article 310516.
+And the blocks of Terraform, with the values of what they name. Sources: GNU make's manual; Terraform's language;
+tmpfiles.d(5); npm's manual, `package.json vars`; Microsoft's article 310516.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from html import unescape
 from typing import Any, Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW
+from aegis.detect.sql_constants import ITEMS, hcl_constant
+
+# A text in quotation marks, one or three.
+TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
+
+
+def unquoted(text: str) -> str:
+    """What stands in quotation marks, one or three, with quoted quotation marks as they are meant."""
+    marks = 3 if text[:3] in ('"""', "'''") else 1
+    return text[marks:-marks].replace('\\"', '"')
+
+
+# What a text of no form that is read says as a command: in quotation marks, in an element, or up to the end of a line.
+_SAID: Final = Lazy(
+    rf"(?m)^\s*(?:#|//[^g\n]|;|--|%%|rem\b|echo\b|(?i:message|print\w*|puts|desc\w*)\b)[^\n]*|({TEXT})|"
+    r">([^<>]{4,1000})<|\b((?:curl|wget|(?:ba|z)?sh\s+-\w*c|nc|ncat|powershell(?:\.exe)?|iex|iwr)\s[^\n\"'<>]*[^\n<]*)"
+)
+_MATTERS: Final = Lazy(r"(?i)\b(?:curl|wget|nc|ncat|bash|sh|iex|iwr|invoke-\w+|base64|powershell|chmod|rm|/dev/tcp)\b")
+
+
+def loose(text: str) -> Iterator[str]:
+    """The commands of a file whose form is not known."""
+    for match in _SAID.finditer(unescape(text)):
+        quoted, element, rest = match.groups()
+        command = unquoted(quoted) if quoted else element or rest
+        if command and " " in command and _MATTERS.search(command):
+            yield command
+
 
 _SET_IN_MAKE: Final = Lazy(
     r"^(?:[\w./% -]+:\s*)?(?:export\s+|override\s+|private\s+)*([A-Za-z]\w*)\s*(:{0,3}|\?|\+)=\s*(.*?)\s*$"
 )
 _USED_IN_MAKE: Final = Lazy(r"\$[({]([A-Za-z]\w*)[)}]")
+_RUN_BY_MAKE: Final = Lazy(r"(?:\$\(shell|^\w+\s*!=)\s+(.+?)\)*$")
 _MADE_OF: Final = 4  # definitions that a name is followed through
 # Names that make, its rules or whoever calls it give a value (GNU make, 10.3 and 7.2.5); these are told as unknown.
 _GIVEN_TO_MAKE: Final = frozenset({
@@ -35,6 +66,7 @@ def of_make(lines: Sequence[str]) -> Iterator[str]:
             if before is None or sign != "?":  # what is set last holds, wherever it is used
                 known[name] = f"{before} {value}"[:_LONGEST_VALUE] if sign == "+" and before is not None else value
         others = others or line.startswith(("include ", "-include ", "define ", "sinclude "))
+    lines = [*lines, *(f"\t{found.group(1)}" for line in lines for found in _RUN_BY_MAKE.finditer(line))]
     for line in lines:
         if not line.startswith("\t"):
             continue
@@ -107,7 +139,7 @@ def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
 def scheduled(text: str, path: str) -> Iterator[str]:
     """The commands of a table of `cron` (crontab(5)); of one of a system also without what is a user's name there."""
     for line in map(str.strip, text.splitlines()):
-        parts = line.split(None, 1 if line.startswith("@") else 5)
+        parts = line.split(None, 1 if line.startswith("@") else 3 if path.endswith("anacrontab") else 5)
         if len(parts) > 1 and not line.startswith("#"):
             yield parts[-1]
             if _OF_SYSTEM.search(path) is not None and " " in parts[-1]:
@@ -156,3 +188,70 @@ def in_container(value: dict[str, Any]) -> dict[str, Any]:
     """The settings of a development container, without what tidies it; `initializeCommand` runs on the host."""
     kept = value.keys() if not _LENDS.isdisjoint(value) else ("initializeCommand",)
     return {key: inner if key in kept or not isinstance(inner, str) else tidied(inner) for key, inner in value.items()}
+
+
+def of_notebook(value: Any) -> Iterator[str]:
+    """The programs in the cells of a notebook, with the lines that a shell runs as calls that do."""
+    cells = value.get("cells") if isinstance(value, dict) else None
+    for cell in cells if isinstance(cells, list) else ():
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source")
+            text = "".join(map(str, source)) if isinstance(source, list) else str(source)
+            yield "import os\n" + _OF_SHELL.sub(lambda line: f"os.system({line.group(1)!r})", text)[:MAX_FLOW]
+
+
+_OF_SHELL: Final = Lazy(r"(?m)^[ \t]*[!%]+(?:sx |system |sh )?([^\n]+)$")
+
+_BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
+_SETTING: Final = Lazy(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
+_LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter than what comes in
+
+
+def parsed_hcl(text: str) -> dict[str, Any]:
+    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out.
+
+    Expressions of constants are worked out, with what the text itself says of its locals and variables.
+    """
+    root: dict[str, Any] = {}
+    known: dict[str, str | int] = {}
+    text = text[:MAX_FLOW]
+    for match in _LOCALS.finditer(text):
+        named = [("var", match[2], match[3])] if match[2] else [("local", *one) for one in _LOCAL.findall(match[1])]
+        for kind, name, written in named:
+            value = hcl_constant(written, known)
+            known.update({} if value is None else {f"{kind}.{name}".lower(): value})
+    open_blocks = [root]
+    for line in text.splitlines():
+        block, setting = _BLOCK.match(line), _SETTING.match(line)
+        if block is not None and len(open_blocks) < _DEEPEST:
+            inner: dict[str, Any] = {}
+            if block.group(1) not in _LEAVES:
+                open_blocks[-1][f"{block.group(1)}{block.group(2)}#{len(open_blocks[-1])}"] = inner
+            if not block.group(3):
+                open_blocks.append(inner)
+        elif line.strip().startswith("}") and len(open_blocks) > 1:
+            open_blocks.pop()
+        elif setting is not None:
+            value = setting.group(2)
+            if value.startswith("{") and not value.endswith("}"):
+                open_blocks.append(open_blocks[-1].setdefault(setting.group(1), {}))
+            else:
+                open_blocks[-1][setting.group(1)] = _setting(value, known)
+    return root
+
+
+_LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
+_LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
+_WORKED_OUT: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
+
+
+def _setting(value: str, known: Mapping[str, str | int]) -> Any:
+    worked_out = hcl_constant(value, known) if _WORKED_OUT.search(value) is not None else None
+    if worked_out is not None:
+        return str(worked_out).split(ITEMS) if value[:1] == "[" else worked_out
+    if value[:1] == "[":
+        return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]
+    return True if value == "true" else False if value == "false" else value.strip('"')
+
+
+_DEEPEST: Final = 24

@@ -280,7 +280,7 @@ _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
 
 
 _FILE: Final = Lazy(
-    r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12}|(?:Make|Docker|Jenkins|Proc)file|LICENSE|README)$"
+    r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12})$|^(?:\.[A-Za-z][\w.-]{0,60}|[A-Za-z]{1,40}file|LICENSE|README|CODEOWNERS|PKGBUILD|crontab)$"
 )
 # A short text of one line is as much a value as any other: what is put into a query, a command or a path.
 _SHORT: Final = 200

@@ -8,7 +8,7 @@ document like any other, one that pipes a download into a shell is not.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from itertools import islice, takewhile
 from typing import Any, Final
@@ -23,16 +23,19 @@ from aegis.detect.containers import of_container
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
+    TEXT,
     in_container,
+    loose,
     of_make,
+    of_notebook,
     of_registry,
     of_tmpfiles,
     scheduled,
     tidied,
+    unquoted,
     with_package,
 )
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
-from aegis.detect.sql_constants import ITEMS, hcl_constant
 from aegis.detect.tool_files import language_by_ending
 from aegis.detect.tool_words import effect_of
 
@@ -47,21 +50,40 @@ _RUN: Final = frozenset({
     "powershell", "sh", "postcreatecommand", "poststartcommand", "postattachcommand", "initializecommand",
     "oncreatecommand", "updatecontentcommand", "entrypoint", "init", "before", "prebuild", "install", "build",
     "before_install", "before_build", "post_build", "pre_build", "exec", "execstart", "ondirenter", "inlinescript",
+    "shell", "cmds", "raw", "runcmd", "bootcmd", "ansible.builtin.shell", "ansible.builtin.command",
+    "ansible.builtin.raw", "deploy", "buildcommand", "startcommand", "installcommand", "devcommand", "test-cmd",
+    "lint-cmd", "override-build", "override-prime", "override-stage", "override-pull", "build-commands",
+    "post-install", "post_install", "predeploycommand", "pre_install", "pre_checkout", "post_checkout",
+    "post_create_environment", "postinstall", "preview", "shell_cmd", "cmd.run",
 })  # fmt: skip
-_IN_SCRIPTS: Final = frozenset({"scripts", "hooks", "tasks"})  # objects of which every text is a command
+_IN_SCRIPTS: Final = frozenset(
+    {"scripts", "hooks", "tasks", "simple-git-hooks", "lint-staged", "pre-commit"}
+)  # objects of which every text is a command
 _PACKAGES: Final = frozenset({"composer.json", "package.json"})  # a piece of one does not say whether it is scripts
-_STARTED: Final = frozenset({"command", "path", "program", "executable"})  # beside the arguments of what is started
+_SHELLS: Final = frozenset({"bash", "sh", "pwsh", "powershell", "cmd", "python"})  # that a step is read by
+_STARTED: Final = frozenset(
+    {"command", "path", "program", "executable", "entrypoint", "runtimeexecutable"}
+)  # beside the arguments of what is started
 _TELLS: Final = frozenset({"description", "detail", "group", "id", "kind", "label", "matcher", "name", "type"})
 _SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
+_SHELL_NAMES: Final = frozenset({
+    ".envrc", "postinst", "preinst", "prerm", "postrm", "pkgbuild", ".bashrc", ".zshrc", ".profile", ".bash_profile",
+    ".bash_aliases", ".zshenv", ".zprofile", ".zlogin", "bashrc", "zshrc", "bash_profile", "zshenv", "zprofile",
+})  # fmt: skip
 _READ_AS: Final = (
     "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
 )  # fmt: skip
-_SECTIONS: Final = ("execstart", "execstartpre", "execstartpost", "execreload", "execstop", "run", "exec")
+_SECTIONS: Final = (
+    "execstart", "execstartpre", "execstartpost", "execreload", "execstop", "execstoppost", "execcondition", "run",
+    "exec", "command",
+)  # fmt: skip
 
 
-def gives_away(place: Resource, written: Written, language: str, programs: Sequence[str]) -> Iterator[ResourceEffect]:
+def gives_away(
+    place: Resource | None, written: Written, language: str, programs: Sequence[str]
+) -> Iterator[ResourceEffect]:
     """What a written file starts, hands out or no longer guards once it runs by itself, beside what its commands do."""
-    if not language:
+    if place is not None and not language:
         if (sent := _sends_out(place, programs)) != "":
             yield ResourceEffect("send", "repository", "one", (), "", sent)
         if _TMPFILES.search(written.path) is not None and (gone := next(filter(_OWN_WORK.search, programs), "")):
@@ -75,8 +97,25 @@ def gives_away(place: Resource, written: Written, language: str, programs: Seque
     yield from of_container({"mounts": given})
 
 
-def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
+def commands_in(place: Resource | None, written: Written) -> tuple[str, list[str]]:
     """What runs by itself of a written file: the language, empty for shell commands, and the texts in it."""
+    if place is None and (written.path.endswith(_OF_PLAYS) and _PLAYS.search(written.flow.text[:MAX_FLOW])):
+        place = "package"
+    language, programs = _read(place, written) if place is not None else ("", [])
+    if programs or language or place in (None, "public-place"):
+        return language, programs
+    return "", list(islice(loose(written.flow.text[:MAX_FLOW]), MOST_COMMANDS))
+
+
+# What a machine, a cluster or a tool for many machines does, by the first words of its file, wherever that lies.
+_OF_PLAYS: Final = (".yml", ".yaml", ".sls")
+_PLAYS: Final = Lazy(
+    r"(?m)^(?:---\s*\n)?(?:apiVersion:|#cloud-config|\s*(?:-\s+)?hosts:\s|\s*(?:-\s+)?ansible\.builtin\.\w+:|\s+cmd\.run:)"
+)
+
+
+def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
+    """What runs of a file that has a form of its own, as `commands_in` tells it."""
     text, name = written.flow.text[:MAX_FLOW], last_name(written.path).lower()
     text = _OF_EDITORS.sub("/home/user", text) if place == "editor-task" else text
     if not text.strip():
@@ -86,6 +125,8 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return language, [text] if language else []
     if name.endswith(".pth"):
         return "python", [line for line in text.splitlines() if line.startswith(("import ", "import\t"))]
+    if name.endswith(".ipynb"):
+        return "python", list(of_notebook(parsed_json(text)))
     if name.endswith(".py") or name == "build.rs":
         return "python" if name.endswith(".py") else "rust", [text]
     if name.endswith((".json", ".code-workspace")):
@@ -110,12 +151,12 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if quoted is not None:
         commands = [_words(match) for match in quoted.finditer(text)]
         if name == "jenkinsfile":
-            commands += [f"docker run {_unquoted(match.group(1))} image" for match in _AGENT.finditer(text)]
+            commands += [f"docker run {unquoted(match.group(1))} image" for match in _AGENT.finditer(text)]
         return "", commands[:MOST_COMMANDS]
     if name.endswith((".js", ".cjs", ".mjs", ".ts", ".mts", ".cts")):
         return "javascript", [text]
-    if name in _RUBY or name.endswith(".gemspec"):
-        return "ruby", [text]
+    if name in _LANGUAGES or name.endswith(_ENDINGS):
+        return _LANGUAGES.get(name) or _LANGUAGES[name.rpartition(".")[2]], [_STEPS.sub(r"\1system \2", text)]
     if name in _OF_GIT:
         lines = (line.partition("=") for line in text.splitlines())
         return "", [_of_git(value) for key, _, value in lines if _GIT_RUNS.search(key.strip()) or "!" in value[:3]]
@@ -126,7 +167,7 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name in ("makefile", "gnumakefile") or name.endswith(".mk"):
         return "", list(islice(of_make(_folded(text)), MOST_COMMANDS))
     if name.endswith(".rules") and place == "startup":
-        return "", [_unquoted(match.group(1)) for match in _OF_DEVICES.finditer(text)][:MOST_COMMANDS]
+        return "", [unquoted(match.group(1)) for match in _OF_DEVICES.finditer(text)][:MOST_COMMANDS]
     if _TMPFILES.search(written.path) is not None:
         return "", list(islice(of_tmpfiles(text), MOST_COMMANDS))
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
@@ -136,39 +177,44 @@ def commands_in(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", list(islice(scheduled(text, written.path), MOST_COMMANDS))
     if text.startswith("#!") and "python" in text.split("\n", 1)[0]:
         return "python", [text]
-    if place in _SHELL_FILES or name in (".envrc", "postinst", "preinst", "jenkinsfile"):
+    if place in _SHELL_FILES or name in _SHELL_NAMES or name.endswith((".sh", ".install")) or text.startswith(_READ_AS):
         return "", [text]
     return "", []
 
 
 _OF_EDITORS: Final = Lazy(r"\$\{(?:userHome|env:HOME|env:USERPROFILE)\}")  # variables of Visual Studio Code
 # Commands in quotation marks, by what a file is called or ends with: of Groovy, Rust, CMake, MSBuild, Terraform.
-_TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
 _GROOVY: Final = Lazy(
-    rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*|"
-    rf"\[\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]\s*\.execute\b"
+    rf"\b(?:sh|bat|powershell|pwsh|commandLine|executable|exec)\b\s*\(?\s*(?:script\s*:\s*)?\[?\s*{TEXT}(?:\s*,\s*{TEXT})*|"
+    rf"\[\s*{TEXT}(?:\s*,\s*{TEXT})*\s*\]\s*\.execute\b"
 )
 _QUOTED_IN: Final = {
     "jenkinsfile": _GROOVY,
     "gradle": _GROOVY,
     "kts": _GROOVY,
-    "rs": Lazy(
-        rf"\bCommand::new\s*\(\s*{_TEXT}\s*\)(?:\s*\.args?\s*\(\s*&?\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*\s*\]?\s*\))*"
-    ),
-    "txt": Lazy(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{_TEXT}"),
+    "rs": Lazy(rf"\bCommand::new\s*\(\s*{TEXT}\s*\)(?:\s*\.args?\s*\(\s*&?\[?\s*{TEXT}(?:\s*,\s*{TEXT})*\s*\]?\s*\))*"),
+    "txt": Lazy(rf"\bCOMMAND\s+(?:\w+\s+|-\w+\s+)*{TEXT}"),
     "gyp": Lazy(r"<!@?\(([^)]*)\)"),
     "ini": Lazy(r"(?m)^\s*commands\w*\s*=\s*((?:\S[^\n]*)?(?:\n[ \t]+[^\n]+)*)"),
-    "csproj": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
-    "props": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
-    "targets": Lazy(rf"\bCommand\s*=\s*{_TEXT}"),
-    "tf": Lazy(rf"(?m)^\s*(?:command|program|inline)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"),
+    "csproj": Lazy(rf"\bCommand\s*=\s*{TEXT}"),
+    "props": Lazy(rf"\bCommand\s*=\s*{TEXT}"),
+    "targets": Lazy(rf"\bCommand\s*=\s*{TEXT}"),
+    "tf": Lazy(rf"(?m)^\s*(?:command|program|inline)\s*=\s*\[?\s*{TEXT}(?:\s*,\s*{TEXT})*"),
     "toml": Lazy(
-        rf"(?m)^\s*(?:cmd|run|shell|runner|\w+-wrapper|linker|exec|command)\s*=\s*\[?\s*{_TEXT}(?:\s*,\s*{_TEXT})*"
+        rf"(?m)^\s*(?:cmd|run|shell|runner|\w+-wrapper|linker|exec|command)\s*=\s*\[?\s*{TEXT}(?:\s*,\s*{TEXT})*"
     ),
 }
 _BY_ENDING: Final = (".gradle", ".kts", ".rs", ".txt", ".csproj", ".props", ".targets", ".tf", ".toml", ".gyp", ".ini")
-_PARTS: Final = Lazy(_TEXT)
-_RUBY: Final = frozenset({"rakefile", "gemfile", "vagrantfile", "guardfile", "fastfile", "podfile"})
+_PARTS: Final = Lazy(TEXT)
+_LANGUAGES: Final = {
+    **dict.fromkeys(
+        ("rakefile", "gemfile", "vagrantfile", "guardfile", "fastfile", "podfile", ".irbrc", ".pryrc"), "ruby"
+    ),
+    ".rprofile": "r", "rprofile.site": "r", ".pythonrc": "python", ".latexmkrc": "perl", ".perldb": "perl",
+    "gemspec": "ruby", "rb": "ruby", "r": "r", "jl": "julia", "lua": "lua",
+}  # fmt: skip
+_STEPS: Final = Lazy(r"(?m)^(\s*)(?:sh|command|run_shell)\s+(['\"])")  # of Rake and Chef, whose texts a shell runs
+_ENDINGS: Final = (".gemspec", ".rb", ".r", ".jl", ".lua")
 _OF_GIT: Final = frozenset({".gitconfig", "gitconfig", "config", ".hgrc", "hgrc"})
 _GIT_RUNS: Final = Lazy(
     r"(?i)^(?:sshcommand|fsmonitor|pager|editor|textconv|askpass|helper|command|clean|smudge|process|external|program|hook\w*|"
@@ -185,20 +231,14 @@ def _words(match: Any) -> str:
     return plain[0] if len(plain) == 1 else shlex.join(plain)
 
 
-def _unquoted(text: str) -> str:
-    """What stands in quotation marks, one or three, with quoted quotation marks as they are meant."""
-    marks = 3 if text[:3] in ('"""', "'''") else 1
-    return text[marks:-marks].replace('\\"', '"')
-
-
 # What a pipeline in Groovy starts its container with, and the programs of a table of devices (udev(7)).
-_AGENT: Final = Lazy(rf"\bargs\b\s*\(?\s*({_TEXT})")
+_AGENT: Final = Lazy(rf"\bargs\b\s*\(?\s*({TEXT})")
 _OF_DEVICES: Final = Lazy(r"\b(?:RUN|PROGRAM|IMPORT)(?:\{\w+\})?\s*(?:[+:]?=|==)\s*(\"(?:[^\"\\\n]|\\.)*\")")
 
 
 def _of_git(value: str) -> str:
     value = value.strip()
-    return (_unquoted(value) if value[:1] == '"' == value[-1:] else value).lstrip("!")
+    return (unquoted(value) if value[:1] == '"' == value[-1:] else value).lstrip("!")
 
 
 _NEAR: Final = Lazy(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.)")
@@ -210,21 +250,27 @@ def _settings() -> tuple[tuple[FileSetting, tuple[Any, ...], tuple[Any, ...]], .
     return tuple([(one, tuple(map(Lazy, one.says)), tuple(map(Lazy, one.unless))) for one in settings])
 
 
-def said(place: Resource, written: Written, programs: Sequence[str]) -> Iterator[tuple[str, str]]:
+def said(place: Resource | None, written: Written, programs: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What a file does by what it says, as the table of settings has it, each with what shows it.
 
     `programs` are what will run of it.
     """
-    name = last_name(written.path.replace("\\", "/")).lower()
+    path = f"/{written.path}".replace("\\", "/").lower()
+    name = last_name(path)
+    if place is None and path.startswith(_OF_NOBODY):
+        return
     for setting, says, unless in _settings():
         if (setting.places and place not in setting.places) or (
-            setting.names and not any(glob_match(pattern, name) for pattern in setting.names)
+            setting.names and not any(glob_match(one, path if "/" in one else name) for one in setting.names)
         ):
             continue
         text = "\n".join(programs) if setting.commands else written.flow.text[:MAX_FLOW]
         found = [pattern.search(text) for pattern in says]
         if all(found) and not any(pattern.search(text) for pattern in unless):
             yield setting.does, str(found[0].group()).strip()
+
+
+_OF_NOBODY: Final = ("//tmp/", "//var/tmp/", "//dev/shm/")  # where no program looks for its settings
 
 
 # A file, or what a program is given, that a command sends to a host (curl(1), GNU Wget's manual).
@@ -281,7 +327,7 @@ def _of_image(text: str) -> Iterator[str]:
             yield tidied(command)
 
 
-_OF_TIMES: Final = Lazy(r"(?:^|/)cron\.d/[^/]+$")
+_OF_TIMES: Final = Lazy(r"(?:^|/)(?:cron\.d/[^/]+|(?:ana)?crontab|[^/]+\.cron(?:tab)?)$")
 _TMPFILES: Final = Lazy(r"(?:^|/)(?:user-)?tmpfiles\.d/[^/]+\.conf$")
 _OWN_WORK: Final = Lazy(
     r"^rm -\w+ (?:~|/home/[^/]+|/root|/Users/[^/]+)(?:/+(?:\./+)*(?:[^./]|\.ssh|\.config(?:/*$)|\.\.).*|/*)$"
@@ -356,58 +402,6 @@ def _of_lines(text: str) -> Iterator[dict[str, str]]:
         name, block = match.group(1), [match.group(2)] if match.group(2) else []
 
 
-_BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
-_SETTING: Final = Lazy(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
-_LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter than what comes in
-
-
-def parsed_hcl(text: str) -> dict[str, Any]:
-    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out.
-
-    Expressions of constants are worked out, with what the text itself says of its locals and variables.
-    """
-    root: dict[str, Any] = {}
-    known: dict[str, str | int] = {}
-    text = text[:_MOST_YAML]
-    for match in _LOCALS.finditer(text):
-        named = [("var", match[2], match[3])] if match[2] else [("local", *one) for one in _LOCAL.findall(match[1])]
-        for kind, name, written in named:
-            value = hcl_constant(written, known)
-            known.update({} if value is None else {f"{kind}.{name}".lower(): value})
-    open_blocks = [root]
-    for line in text.splitlines():
-        block, setting = _BLOCK.match(line), _SETTING.match(line)
-        if block is not None and len(open_blocks) < _DEEPEST:
-            inner: dict[str, Any] = {}
-            if block.group(1) not in _LEAVES:
-                open_blocks[-1][f"{block.group(1)}{block.group(2)}#{len(open_blocks[-1])}"] = inner
-            if not block.group(3):
-                open_blocks.append(inner)
-        elif line.strip().startswith("}") and len(open_blocks) > 1:
-            open_blocks.pop()
-        elif setting is not None:
-            value = setting.group(2)
-            if value.startswith("{") and not value.endswith("}"):
-                open_blocks.append(open_blocks[-1].setdefault(setting.group(1), {}))
-            else:
-                open_blocks[-1][setting.group(1)] = _setting(value, known)
-    return root
-
-
-_LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
-_LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
-_WORKED_OUT: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
-
-
-def _setting(value: str, known: Mapping[str, str | int]) -> Any:
-    worked_out = hcl_constant(value, known) if _WORKED_OUT.search(value) is not None else None
-    if worked_out is not None:
-        return str(worked_out).split(ITEMS) if value[:1] == "[" else worked_out
-    if value[:1] == "[":
-        return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]
-    return True if value == "true" else False if value == "false" else value.strip('"')
-
-
 # Functions of a template of CloudFormation, in the short way and in the long one.
 _FUNCTIONS: Final = {"!Select": "Fn::Select", "!Join": "Fn::Join", "!Sub": "Fn::Sub", "!Ref": "Ref"}
 
@@ -449,13 +443,17 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             yield value
     elif isinstance(value, list):
         if runs and value and all(isinstance(one, str) for one in value) and not any(" " in one for one in value[:1]):
-            yield " ".join(value)
+            yield (shlex.join if value[0].endswith("sh") and value[1:] else " ".join)(value)
         else:
             for one in value:
                 yield from _of_value(one, runs=runs, depth=depth + 1)
     elif isinstance(value, dict):
         named = {str(key).lower(): inner for key, inner in value.items()}
-        arguments = named.get("args")
+        arguments = named.get("args", named.get("runtimeargs"))
+        if named.get("shell") in _SHELLS:
+            del named["shell"]
+        if isinstance(started := named.get("command"), list) and isinstance(arguments, list):  # of a container
+            yield shlex.join([one for one in (*started, *arguments) if isinstance(one, str)])
         image, command = named.get("image"), named.get("command")
         if isinstance(image, str) and isinstance(command, str) and "entrypoint" not in named:
             yield f"{image.partition(':')[0].rpartition('/')[2]} {command}"  # images are named after their program
@@ -488,4 +486,6 @@ def is_read_when_written(written: Written) -> bool:
     folder, _, name = place.path.rpartition("/")
     if place.resource == "hook":
         return folder.endswith(("hooks", ".husky"))
-    return place.resource == "startup" and name.startswith(".")
+    return place.resource == "startup" and (
+        name.startswith(".") or (folder[:1] == "~" and name.endswith((".fish", ".py")))
+    )

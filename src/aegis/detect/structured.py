@@ -17,12 +17,13 @@ from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import database_command, expires, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
+from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
-from aegis.detect.self_running import parsed_hcl, parsed_json, parsed_yaml
+from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
 from aegis.detect.tool_marks import thrown_away
 

@@ -72,10 +72,9 @@ def test_a_host_is_what_people_do_with_it() -> None:
 def test_a_file_does_what_it_says(setting: FileSetting) -> None:
     def told(file: WrittenFile) -> list[str]:
         place = place_of(file.path)
-        assert place is not None
+        resource = None if place is None else place.resource
         written = Written(file.path, FileFlow(file.content))
-        programs = commands_in(place.resource, written)[1]
-        return [does for does, _ in said(place.resource, written, programs)]
+        return [does for does, _ in said(resource, written, commands_in(resource, written)[1])]
 
     assert all(setting.does in told(file) for file in setting.found)
     assert not setting.does or effect_of(setting.does).words[-1] in names_matched("* *")

@@ -64,7 +64,7 @@ def _joins_group(name: str, args: tuple[str, ...]) -> str:
 # `data/resources`; of some resources only these files do so.
 _POWER: Final = frozenset({"account", "group", "library"})
 _POWERFUL: Final = Lazy(
-    r"(?:^|/)(?:authorized_keys2?|rc\.local|\.git/hooks/[^/]+|\.ssh/rc|\.rhosts|hosts\.equiv|modprobe\.d/[^/]+|"
+    r"(?:^|/)(?:authorized_keys2?|rc\.local|\.git/hooks/[^/]+|\.ssh/rc|\.rhosts|hosts\.equiv|"
     r"launchdaemons/[^/]+|library/startupitems/.+|emond\.d/rules/[^/]+)$"
 )
 # Places whose files run things, and that people edit every day.
