@@ -35,13 +35,7 @@ from aegis.detect.languages.leaks import (
 )
 from aegis.detect.languages.plain import captured
 from aegis.detect.languages.reach import reached
-from aegis.detect.languages.syntax import (
-    LANGUAGES,
-    CodeLanguage,
-    catches_errors,
-    language_of,
-    spelled,
-)
+from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, catches_errors, language_of, spelled
 from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.doors import take_doors
@@ -93,7 +87,9 @@ def parse_code(text: str, language: CodeLanguage, effort: Effort) -> Code:
         assigned = _affordable(assigns, effort)
         cut = cut or len(nodes) + len(assigned) < len(every) + len(assigns)
         program = reached({**seen.nodes, "call": nodes, "assign": assigned}, language, aliases)
-        calls += sorted((call_of(node, aliases, language) for node in program.nodes["call"]), key=_order)
+        calls += sorted(
+            (call_of(node, aliases, language, program.names.held(node)) for node in program.nodes["call"]), key=_order
+        )
         given = [*map(assignment_of, program.nodes["assign"]), *map(assignment_of, program.nodes.get("alias", ()))]
         given += map(result_of, program.nodes.get("function", ()))
         assignments += sorted(filter(None, given), key=_order)
@@ -187,7 +183,21 @@ _COMES_IN: Final = Lazy(
     r"(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 # What runs a text, handed to whatever holds one: `fetch(url).then(r => r.text()).then(eval)`.
-_HANDED_ON: Final = Lazy(r"^\(\s*(?:(?:globalThis|window|global|self)\.)?(?:eval|Function|vm\.runIn\w+)\s*[,)]")
+_HANDED_ON: Final = Lazy(
+    r"^\(\s*(?:(?:globalThis|window|global|self)\.)?(?:eval|Function|vm\.runIn\w+)\s*[,)]|"
+    r"^\(\s*(?:['\"](?:shell_exec|system|exec|passthru|popen|proc_open|assert)['\"]|os\.(?:system|popen)|exec|subprocess\.\w+)\s*,|"
+    r"^\(\s*&(?:Kernel\.)?method\(\s*:(?:instance_)?eval\)"
+)
+_HAND_ON: Final = (
+    ".then",
+    "map",
+    "call_user_func",
+    "call_user_func_array",
+    "array_walk",
+    "array_filter",
+    "filter",
+    "each",
+)
 _PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
@@ -296,7 +306,7 @@ def _judge(
             _shell(call, facts, effort, files)
         if 3 in asked and _NETWORK_SENDS.search(call.text):
             facts.network = True
-    elif asked or _READS(name) or name.endswith(".then"):
+    elif asked or _READS(name) or name.endswith(_HAND_ON):
         _judge_flow(call, asked, kinds, language, facts, effort, files)
     if 4 in asked and call.arguments.strip("() ") == "0":
         facts.signals.append(("code.privilege", call.text[:80]))

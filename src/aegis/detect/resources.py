@@ -180,8 +180,10 @@ def host_place(word: str) -> Resource | None:
     if word[:2] == "\\\\":  # a share
         word = word[2:].partition("\\")[0].partition("@")[0]
     head = word.partition("://")[2] or word
-    if "@" in head.partition("/")[0]:
-        head = head.partition("@")[2]
+    user, sign = head.partition("/")[0].rpartition("@")[:2]
+    poses = "://" in word and _POSES.search(user) is not None
+    if sign:
+        head = head[len(user) + 1 :]
         word = head
     if "://" not in word and ":" in word and not word.rpartition(":")[2].isdigit():
         word = word.partition(":")[0]  # `host:path` of a copy
@@ -202,7 +204,13 @@ def host_place(word: str) -> Resource | None:
         found = known.get(".".join(labels[at:]))
         if found is not None:
             return found
-    return None
+    return "address" if poses and len(labels) > 1 else None
+
+
+# Before the `@` of a URL, what would be its host were there none: `http://localhost:80@drop.example/`.
+_POSES: Final = Lazy(
+    r"(?i)^(?:localhost|(?:\d{1,3}\.){3}\d{1,3})(?::.*)?$|^(?:[\w-]{1,63}\.){1,8}(?:com|org|net|io|dev|local|internal)(?::\d{1,5})?$"
+)
 
 
 @cache

@@ -8,15 +8,7 @@ from typing import Final, NamedTuple
 from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import (
-    LAMBDAS,
-    called_name,
-    left_of,
-    member_of,
-    parameters,
-    results_of,
-    right_of,
-)
+from aegis.detect.languages.bindings import LAMBDAS, called_name, left_of, member_of, parameters, results_of, right_of
 from aegis.detect.languages.syntax import CodeLanguage, arguments_of, called, canonical, text_of
 
 REQUIRED: Final = Lazy(
@@ -162,8 +154,10 @@ class Assignment(NamedTuple):
     order: int
 
 
-def call_of(node: Node, aliases: Mapping[str, str], language: CodeLanguage) -> CodeCall:
-    """A call with the name of what it calls, as far as imports and modules that are loaded on the spot tell it."""
+def call_of(node: Node, aliases: Mapping[str, str], language: CodeLanguage, held: str = "") -> CodeCall:
+    """A call with the name of what it calls, as far as imports, modules that are loaded on the spot, and what an object
+    holds (`held`) tell it.
+    """
     function = (
         node.child_by_field_name("function")
         or node.child_by_field_name("constructor")
@@ -179,7 +173,7 @@ def call_of(node: Node, aliases: Mapping[str, str], language: CodeLanguage) -> C
     if receiver is not None and (language != "php" or node.type.startswith(("member", "scoped"))):
         function_name = f"{text_of(receiver)}.{function_name}"
     head, dot, rest = function_name.partition(".")
-    name = f"{aliases.get(head, head)}{dot}{rest}"
+    name = held or f"{aliases.get(head, head)}{dot}{rest}"
     arguments = node.child_by_field_name("arguments")
     whole = text_of(node)
     given = text_of(arguments) if arguments is not None else whole

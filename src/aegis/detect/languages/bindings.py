@@ -4,7 +4,7 @@ functions take and give back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 from tree_sitter import Node
@@ -60,6 +60,7 @@ _RESTS: Final = frozenset({
     "rest_pattern", "list_splat_pattern", "splat_parameter", "rest_assignment", "variadic_parameter",
     "variadic_parameter_declaration",
 })  # fmt: skip
+NAMED_RESTS: Final = frozenset({"dictionary_splat_pattern", "hash_splat_parameter"})
 _OF_GO: Final = frozenset({"short_var_declaration", "assignment_statement", "var_spec", "const_spec"})
 _SUBSCRIPTS: Final = frozenset({"subscript", "subscript_expression", "element_reference", "element_access_expression"})
 _KEY: Final = Lazy(r"\[\s*[\"'`:]?([^\"'\]\[]{1,60})[\"'`]?\s*\]$")
@@ -95,6 +96,8 @@ def bound(node: Node) -> Iterator[BoundName]:
         left, right = children[0], children[-1]
     if left is None or right is None:
         return
+    while node.type == "binary" and left.type == "binary":  # `text << "a" << "b"` of Ruby
+        left = left.named_children[0]
     each = "for" in node.type or node.type in ("range_clause", "enhanced_for_statement")
     if each:
         yield from _gone_over(left, right, node)
@@ -237,9 +240,14 @@ _BLOCKS: Final = frozenset({
 })  # fmt: skip
 
 
+_SEVERAL: Final = frozenset({"assignment", "assignment_expression"})  # that may swap names
+
+
 def within(node: Node, bound: BoundName) -> bool:
     """Whether a name stands in what is to become its own value: there it is still what it was."""
-    return not bound.each and bound.value.start_byte <= node.start_byte and node.end_byte <= bound.value.end_byte
+    side = bound.whole.child_by_field_name("right") if bound.whole.type in _SEVERAL else None
+    side = bound.value if side is None or side.end_byte < bound.value.end_byte else side
+    return not bound.each and side.start_byte <= node.start_byte and node.end_byte <= side.end_byte
 
 
 def holds(bound: Node, use: Node) -> bool:
@@ -266,6 +274,9 @@ LAMBDAS: Final = frozenset({
 })  # fmt: skip
 
 
+FUNCTIONS: Final = LAMBDAS - {"block", "do_block"}  # that are values
+
+
 class FunctionResults(NamedTuple):
     """The expressions that a function gives back; `yields` where they are the items of a list."""
 
@@ -279,7 +290,7 @@ def results_of(function: Node) -> FunctionResults:
     body = function.child_by_field_name("body")
     if body is None:
         return FunctionResults()
-    if function.type == "method" and body.type not in _BODIES:  # of Ruby, on one line
+    if function.type.endswith("method") and body.type not in _BODIES:  # of Ruby, on one line
         return FunctionResults((body,))
     if body.type == "arrow_expression_clause":
         return FunctionResults(tuple(body.named_children[:1]))
@@ -304,7 +315,7 @@ def results_of(function: Node) -> FunctionResults:
                     branches.append(child)
     last = body.named_children[-1] if body.named_child_count else None
     if last is not None and function.type in _LAST_COUNTS and last.type not in _RETURNS:
-        while last.type in ("statement_list", "expression_statement") and last.named_child_count:
+        while last.type in ("statement_list", "expression_statement", "block_body") and last.named_child_count:
             last = last.named_children[-1]
         found.append(last)
     return FunctionResults(tuple(found[:_MOST_RESULTS]), yields, tuple(branches))
@@ -314,7 +325,15 @@ _BODIES: Final = frozenset({"body_statement", "block", "block_body"})
 _RETURNS: Final = frozenset({"return_statement", "return", "return_expression"})
 _YIELDS: Final = frozenset({"yield", "yield_expression", "yield_statement"})
 _LAST_COUNTS: Final = frozenset(
-    {"method", "block", "do_block", "subroutine_declaration_statement", "anonymous_subroutine_expression"}
+    {
+        "method",
+        "singleton_method",
+        "lambda",
+        "block",
+        "do_block",
+        "subroutine_declaration_statement",
+        "anonymous_subroutine_expression",
+    }
 )
 _STATEMENTS: Final = frozenset({
     "if_statement", "else_clause", "elif_clause", "else_if_clause", "if", "if_modifier", "unless_modifier", "then",
@@ -365,11 +384,11 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
     return found[1:] if found[:1] in (["self"], ["cls"]) else found
 
 
-def rest_of(function: Node) -> str:
+def rest_of(function: Node, kinds: Collection[str] = _RESTS) -> str:
     """The parameter that takes the arguments behind those that have parameters of their own; empty where none does."""
     listed = function.child_by_field_name("parameters")
     last = listed.named_children[-1] if listed is not None and listed.named_child_count else None
-    if last is None or last.type not in _RESTS or not last.named_child_count:
+    if last is None or last.type not in kinds or not last.named_child_count:
         return ""
     return text_of(last.child_by_field_name("name") or last.named_children[0])
 
@@ -414,20 +433,6 @@ def arms_of(node: Node) -> list[Node]:
 
 def _arm(node: Node) -> list[Node]:
     return node.named_children[-1:] if node.type in _ARMS else [node]
-
-
-# Classes
-
-
-def members_of(declared: Node) -> list[str]:
-    """The members that a class gets in the order in which a call gives them: of a record, and of a structure of Go."""
-    for one in declared.named_children:
-        if one.type == "parameter_list":
-            return [text_of(each.child_by_field_name("name")) for each in one.named_children]
-        if one.type == "struct_type" and one.named_child_count:
-            listed = one.named_children[0].named_children
-            return [text_of(each) for member in listed for each in member.children_by_field_name("name")]
-    return []
 
 
 _OBJECTS: Final = frozenset({"dictionary", "object", "hash"})

@@ -36,7 +36,8 @@ Makes = Literal[
     "packed", "pattern", "replace-pattern", "by-pattern", "by-delimited", "replace-lua", "matched", "match-of",
     "match-lua", "halves", "halves-last", "partition", "partition-last", "before", "behind", "before-last",
     "behind-last", "place", "place-last", "begins", "ends", "holds", "equals", "parsed-path", "url-path", "url-decoded",
-    "prefix-length",
+    "prefix-length", "linked", "common-path", "common-text", "split-last", "path-apart", "from-base", "network-last",
+    "matched-front", "integer-text", "sides",
     "replace-once", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
 ]  # fmt: skip
 Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]

@@ -18,6 +18,7 @@ from aegis.detect.languages.followed import (
     PATTERN,
     UNKNOWN,
     FollowedValue,
+    join_paths,
     object_of,
     repeated,
     sliced,
@@ -26,13 +27,17 @@ from aegis.detect.languages.numeric import (
     Values,
     address,
     counted,
+    each_of,
     integer,
     is_sign,
     length,
+    linked,
+    network,
     number_of,
     number_text,
     octal_read,
     operated,
+    packed,
     range_of,
     supernet,
     total,
@@ -68,8 +73,23 @@ def _is_text(every: Values, place: int) -> bool:
     return len(every) > place and bool(every[place].known) and HOLE not in every[place].known[0]
 
 
+def _integer_text(every: Values) -> FollowedValue:
+    """The text whose signs are the bytes of a number."""
+    number = number_of(every[0]) if every else None
+    if number is None or number < 0:
+        return UNKNOWN
+    return FollowedValue((number.to_bytes((number.bit_length() + 7) // 8, "big").decode("utf-8", "replace"),))
+
+
 def _swapped(every: Values) -> FollowedValue:
-    """A text with each sign of one row put in the place of the same of another."""
+    """A text with each sign of one row put in the place of the same of another, or each member of an object."""
+    if len(every) == 2 and every[1].members:
+        texts = every[0].texts
+        for key, value in every[1].members:
+            texts = tuple(text.replace(key, (value.texts or (HOLE,))[0])[:MAX_CHARS] if key else text for text in texts)
+        return FollowedValue(texts)
+    if len(every) == 2 and every[1].items:  # a table that was made of both
+        every = [every[0], *every[1].items]
     if len(every) < 3 or not (every[1].known and every[2].texts):
         return every[0] if every else UNKNOWN
     old, new = _row(every[1].known[0]), _row(every[2].texts[0])
@@ -148,6 +168,8 @@ def _at(every: Values, *, base: int = 0) -> FollowedValue:
     if place is None:
         return UNKNOWN
     place -= base if place > 0 else 0
+    if (net := network(whole)) is not None:
+        return FollowedValue((str(net[place]),)) if -net.num_addresses <= place < net.num_addresses else UNKNOWN
     if whole.items:
         return whole.items[place] if -len(whole.items) <= place < len(whole.items) else UNKNOWN
     held = [text[place] for text in whole.known if -len(text) <= place < len(text)]
@@ -275,10 +297,11 @@ def replaced(every: Values, place: int, *, behind: bool = False, once: bool = Fa
     return _texts(lambda one: str(found.sub(put, one, int(once))))([text])
 
 
-def _matched(every: Values, place: int) -> FollowedValue:
+def matched(every: Values, place: int = 0, *, front: bool = False) -> FollowedValue:
     """What a pattern finds in a text, with its groups behind it; as a text the first of these."""
     found, others = _patterned(every, place)
-    hit = None if found is None or not others or not others[0].known else found.search(others[0].known[0])
+    search = None if found is None else found.match if front else found.search
+    hit = None if search is None or not others or not others[0].known else search(others[0].known[0])
     if hit is None:
         return UNKNOWN
     groups = tuple(FollowedValue((one or "",)) for one in (hit.group(), *hit.groups()))
@@ -338,6 +361,20 @@ def _parsed_path(every: Values) -> FollowedValue:
 def _url_path(text: str) -> str:
     """The path of a URL; every other text as it is."""
     return f"/{text.partition('://')[2].partition('/')[2]}" if "://" in text else text
+
+
+def _split_last(every: Values) -> FollowedValue:
+    most = (number_of(every[2]) if len(every) > 2 else None) or MAX_ITEMS
+    return _of_two(lambda text, sign: _cut_at(tuple(text.rsplit(sign, most))))(every)
+
+
+def _common(every: Values, of: Callable[[list[str]], str]) -> FollowedValue:
+    """What some texts begin with; nothing where one of them is not known."""
+    texts = [item.texts[0] if len(item.texts) == 1 else HOLE for item in each_of(every)]
+    try:
+        return UNKNOWN if not texts or HOLE in "".join(texts) else FollowedValue((of(texts),))
+    except ValueError:
+        return UNKNOWN
 
 
 # Paths
@@ -401,24 +438,6 @@ def path_parts(every: Values) -> FollowedValue:
     return FollowedValue((), tuple(FollowedValue((one,)) for one in parts[:MAX_ITEMS])) if parts else UNKNOWN
 
 
-# Encodings
-
-
-def _packed(every: Values) -> FollowedValue:
-    """What a pattern of Perl or PHP packs: digits (`H*`), codes of signs (`C*`, `U*`, `W*`), a text (`A*`)."""
-    way = every[0].known[0][:1] if every and every[0].known else ""
-    rest = [item for one in every[1:] for item in (one.items or (one,))]
-    if way == "H" and rest and rest[0].known:
-        try:
-            return FollowedValue((bytes.fromhex(rest[0].known[0]).decode("utf-8", "replace"),))
-        except ValueError:
-            return UNKNOWN
-    numbers = [number_of(one) for one in rest]
-    if way in ("C", "c", "U", "W") and numbers and all(map(is_sign, numbers)):
-        return FollowedValue(("".join(chr(one or 0) for one in numbers),))
-    return rest[0] if way in ("A", "a") and rest else UNKNOWN
-
-
 COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
     "upper": _texts(str.upper), "capital": _texts(lambda text: text[:1].upper() + text[1:]),
     "small-first": _texts(lambda text: text[:1].lower() + text[1:]),
@@ -445,12 +464,23 @@ COMPUTED: Final[Mapping[str, Callable[[Values], FollowedValue]]] = {
     "base": _named_base, "stem": _texts(_stem), "suffix": _texts(lambda text: posixpath.splitext(_base(text))[1]),
     "suffixed": _suffixed, "beside": _beside, "normal": _texts(normal),
     "root": _texts(lambda text: "/" if text.startswith("/") else text[:3] if text[1:2] == ":" else ""),
-    "subpath": _subpath, "path-parts": path_parts, "address": address, "supernet": supernet, "packed": _packed,
+    "subpath": _subpath, "path-parts": path_parts, "address": address, "supernet": supernet, "packed": packed,
     "pattern": _texts(lambda text: f"{PATTERN}{text}"), "replace-pattern": lambda every: replaced(every, 1),
     "by-pattern": lambda every: replaced(every, 0, behind=True),
     "by-delimited": lambda every: replaced(_delimited(every), 0, behind=True),
-    "replace-lua": lambda every: replaced(_of_lua(every), 1), "matched": lambda every: _matched(every, 0),
-    "match-of": lambda every: _matched(every, 1), "match-lua": lambda every: _matched(_of_lua(every), 1),
+    "replace-lua": lambda every: replaced(_of_lua(every), 1), "matched": matched,
+    "matched-front": lambda every: matched(every, front=True),
+    "match-of": lambda every: matched(every, 1), "match-lua": lambda every: matched(_of_lua(every), 1),
+    "integer-text": _integer_text,
+    "sides": lambda every: object_of(
+        ((key.texts or ("",))[0], value) for key, value in zip(each_of(every[:1]), each_of(every[1:2]), strict=False)
+    ),
+    "split-last": _split_last, "linked": linked, "link": lambda every: linked(every[1::-1] or every),
+    "common-path": lambda every: _common(every, posixpath.commonpath),
+    "common-text": lambda every: _common(every, posixpath.commonprefix),
+    "network-last": lambda every: _at([*every[:1], counted(-1)]) if every else UNKNOWN,
+    "from-base": lambda every: _texts(normal)([join_paths(every[1::-1])]) if every else UNKNOWN,
+    "path-apart": lambda every: FollowedValue((), (_texts(posixpath.dirname)(every), _named_base(every[:1]))),
     "halves": _of_two(lambda text, sign: _cut_at(text.partition(sign)[::2])),
     "halves-last": _of_two(lambda text, sign: _cut_at(text.rpartition(sign)[::2])),
     "partition": _of_two(lambda text, sign: _cut_at(text.partition(sign))),

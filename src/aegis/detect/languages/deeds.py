@@ -17,6 +17,7 @@ from aegis.detect.files import Written, only_sets, writes_of
 from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
+from aegis.detect.languages.leaks import leaked
 from aegis.detect.languages.made import KEYWORDS, keyword, started
 from aegis.detect.languages.numeric import is_narrow, octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
@@ -105,9 +106,7 @@ class _Program:
     def __init__(self, reached: Reached, language: CodeLanguage):
         nodes = reached.nodes
         self._known: KnownCalls = calls_of(language)
-        self._language = language
-        self._names = reached.names
-        self._nodes = nodes
+        self._language, self._names, self._nodes = language, reached.names, nodes
         calls = list(nodes.get("call", ()))[:MOST_CALLS]
         self._services = ServiceCalls(self._names.functions, calls, self.scope, self._text)
         self._chains = Chains(calls)
@@ -120,9 +119,8 @@ class _Program:
         self._brought: dict[str, int] = {}  # files that the program writes, and how often
         self._written: list[tuple[str, str]] = []  # ... and the texts that are known
         self._puts: list[Node] = []  # calls that write to what was opened
-        self._asked = 0
         self._owner: tuple[Called | None, str] = (None, "")
-        self._folder = ""  # that the program has gone to
+        self._asked, self._folder = 0, ""  # the folder that the program has gone to
         for name, module in list(self._names.loaded()):
             for text in self.scope().value(module).known[:1]:
                 self._names.aliases.setdefault(name, text.removeprefix("node:"))
@@ -178,7 +176,7 @@ class _Program:
         if ends_something(last):
             self._sweep(called(node), node)
         self._puts += [node] if last in _PUTS else []
-        if last not in self._ends and not self._names.calls_item(node):
+        if last not in self._ends and not self._names.held(node):
             return
         parts = called(node)
         for name in self._names.full(parts):
@@ -316,6 +314,8 @@ class _Program:
                     reached = host_place(text) if HOLE not in text.partition("://")[2].partition("/")[0] else None
                     if reached is not None:
                         self._add(entry.does, reached, entry.scope, text, shown)
+                        for sent in leaked(parts.name.lower(), text_of(node), (), (f"to {reached}",), shown):
+                            self._add(sent.verb, sent.resource, sent.scope, text, shown)
             return
         verb = self._verb(entry, parts, scope)
         for place in entry.of:

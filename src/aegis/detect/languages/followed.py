@@ -19,15 +19,31 @@ MAX_VALUES: Final = 400  # in one value that are gone over, whatever stands in i
 ANY_NAME: Final = ("*",)  # of what a folder holds
 
 
+class FunctionValue(NamedTuple):
+    """A function as a value: of the text (`node`, and what names around it stand for), or of a library by what it
+    `makes` of its arguments, `method` of what it is called on. `first`, `last` and `named` are given beforehand.
+    """
+
+    node: Any = None
+    around: tuple[tuple[str, FollowedValue], ...] = ()
+    makes: Any = ""
+    method: bool = False
+    plainly: bool = False
+    first: tuple[FollowedValue, ...] = ()
+    last: tuple[FollowedValue, ...] = ()
+    named: tuple[tuple[str, FollowedValue], ...] = ()
+
+
 class FollowedValue(NamedTuple):
-    """What an expression may be: texts, or a list of values, or an object by its members; `number` says that it is
-    a number, written as a text.
+    """What an expression may be: texts, or a list of values, or an object by its members, or a function; `number` says
+    that it is a number, written as a text.
     """
 
     texts: tuple[str, ...] = ()
     items: tuple[FollowedValue, ...] = ()
     members: tuple[tuple[str, FollowedValue], ...] = ()
     number: bool = False
+    function: FunctionValue | None = None
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -81,7 +97,7 @@ NUMBER: Final = Lazy(r"^-?\d{1,4}$")
 _NAMED_FIELD: Final = Lazy(
     r"%\((\w+)\)[-+ #0-9.]*[sdr]|%<(\w+)>[-+ #0-9.]*[sd]|%\{(\w+)\}|\$?\{(\w+)(?:![rsa])?(?::[^{}]*)?\}|\$(\w+)"
 )
-_FIELD: Final = Lazy(r"%(?:\(\w+\))?[-+ #0-9.]*[sdrvqxi]|\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+_FIELD: Final = Lazy(r"%(?:\(\w+\)|(\d)\$)?[-+ #0-9.]*[sdrvqxi]|\{(\w*)(?:\.(\w+)|\[(\w+)\])?(?:![rsa])?(?::[^{}]*)?\}")
 
 
 def chosen_of(pieces: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -104,16 +120,17 @@ def union(values: Iterable[FollowedValue]) -> FollowedValue:
     items: list[FollowedValue] = []
     members: list[tuple[str, FollowedValue]] = []
     numbers: set[bool] = set()
+    function: FunctionValue | None = None
     for value in values:
+        function = function or value.function
         numbers.add(value.number)
         texts.update(dict.fromkeys(value.texts))
         items.extend(value.items)
         members.extend(value.members)
     if not texts and not items and not members:
         return UNKNOWN
-    return FollowedValue(
-        tuple(texts)[:MAX_TEXTS], tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS]), numbers == {True}
-    )
+    held = tuple(items[:MAX_ITEMS]), tuple(members[:MAX_ITEMS])
+    return FollowedValue(tuple(texts)[:MAX_TEXTS], *held, numbers == {True}, function)
 
 
 def unquoted(text: str) -> str:
@@ -245,7 +262,12 @@ def filled(
             rest = iter(chosen)
             pieces, at = [], 0
             for match in _FIELD.finditer(text):
-                pieces += [text[at : match.start()], next(rest, HOLE)]
+                php, plain, *member = match.groups()
+                place = int(php) - 1 if php else int(plain) if plain and plain.isdecimal() else -1
+                told = chosen[place : place + 1] if place >= 0 else (next(rest, HOLE),)
+                if any(member) and 0 <= place < len(arguments):  # `{0.name}`
+                    told = arguments[place].member(member[0] or member[1]).texts[:1]
+                pieces += [text[at : match.start()], *(told or (HOLE,))]
                 at = match.end()
             found.append("".join([*pieces, text[at:]])[:MAX_CHARS])
     return texts_of(found[:MAX_TEXTS])

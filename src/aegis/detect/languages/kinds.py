@@ -31,12 +31,14 @@ CALLS: Final = frozenset({
 CHOICES: Final = frozenset({"conditional_expression", "ternary_expression", "conditional"})
 MEMBERS: Final = frozenset({
     "attribute", "member_expression", "selector_expression", "member_access_expression", "field_access",
+    "nullsafe_member_access_expression",
     "class_constant_access_expression", "scope_resolution", "scoped_property_access_expression",
 })  # fmt: skip
 SUBSCRIPTS: Final = frozenset({
     "subscript", "subscript_expression", "element_reference", "index_expression", "array_access",
     "element_access_expression", "hash_element_expression", "array_element_expression",
 })  # fmt: skip
+REGEXES: Final = frozenset({"regex", "match_regexp", "quoted_regexp"})
 LITERALS: Final = frozenset({
     "true", "false", "none", "null", "nil", "boolean", "boolean_literal", "null_literal", "integer", "number",
     "int_literal", "decimal_integer_literal", "integer_literal",

@@ -87,12 +87,6 @@ def make(
         return first
     if makes == "list":
         return FollowedValue((), tuple(every[:MAX_ITEMS]), () if named is None else named.members)
-    if makes == "link":  # a path on a host, which comes behind it: `new URL("/a", "https://x.example")`
-        return (
-            joined_plainly(every[1::-1])
-            if any("://" in text for one in every[1:2] for text in one.texts)
-            else join_paths(every[:2])
-        )
     if makes == "or":
         return first if first.known else every[-1]
     if makes == "added" and first.members:

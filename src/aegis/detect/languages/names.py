@@ -24,7 +24,6 @@ from aegis.detect.languages.bindings import (
     called_name,
     defaults,
     left_of,
-    members_of,
     name_of,
     parameters,
     parts_of,
@@ -50,11 +49,11 @@ _CONSTRUCTORS: Final = frozenset({"__init__", "constructor", "initialize", "__co
 _OWN: Final = frozenset({"self", "this", "$this", "cls", "super()", "static"})
 _NEAR: Final = 2  # nodes between the body of a class and a name of its that gets a value
 ADDS: Final = frozenset({
-    "append", "push", "unshift", "prepend", "extend", "Add", "add", "addAll", "AddRange", "Append",
-    "AppendLine", "concat", "arg", "args",
+    "append", "push", "unshift", "prepend", "extend", "Add", "add", "addAll", "AddRange", "Append", "insert",
+    "appendleft", "AppendLine", "concat", "arg", "args",
 })  # fmt: skip
 BUILDS: Final[Mapping[str, Literal["text", "list"]]] = {"buildList": "list", "buildString": "text"}
-_FRONTS: Final = frozenset({"unshift", "prepend"})
+_FRONTS: Final = frozenset({"unshift", "prepend", "insert", "appendleft"})
 _WRITES: Final = frozenset({"WriteString", "WriteByte", "WriteRune"})  # of Go, into what is empty where it is declared
 _WALKS: Final = frozenset({"Walk", "WalkDir"})
 # What calls a function with each item of a list, whether that is an argument or what the function is called on.
@@ -80,8 +79,8 @@ _WRITTEN: Final = _TEXTS | _OBJECTS | {
     "int_literal", "integer_literal", "not_operator", "unary", "unary_expression", "unary_op_expression",
     "prefix_unary_expression", "composite_literal", "true_literal", "false_literal",
 }  # fmt: skip
-_HOLDING: Final = _OBJECTS | {"array", "list", "composite_literal"}
-_ITEM: Final = Lazy(r"^([$@]?\w+)\[\s*([\"'`:]?[$\w]+[\"'`]?)\s*\]$")
+_HOLDING: Final = _OBJECTS | {"array", "list", "tuple", "argument_list", "composite_literal"}
+_ITEM: Final = Lazy(r"^([$@]?\w+)(?:\.(?:get|fetch)\(|\[)\s*([\"'`:]?[$\w]+[\"'`]?)\s*(?:,[^()]{0,40})?[\])]$")
 _CALLS_ITSELF: Final = frozenset({"call", "apply", "()", "bind"})
 _LONGEST_PARAMETERS: Final = 400  # characters of the parameters of a function whose names may be given anything
 _MOST_CLASSES: Final = 16
@@ -117,7 +116,7 @@ class ProgramNames:
             if left is not None and right is not None and called_name(right) in _RECORD_MAKERS:
                 self._take_record(text_of(left), right)
         for node in nodes.get("class", ())[:_MOST_CLASSES]:  # what a record says of its members
-            self.fields[text_of(node.child_by_field_name("name"))] += members_of(node)
+            self.fields[text_of(node.child_by_field_name("name"))] += _members_of(node)
         self._held = dict(_held(nodes.get("class", ())))
         for node in nodes.get("function", ()):
             name = text_of(node.child_by_field_name("name"))
@@ -136,8 +135,10 @@ class ProgramNames:
         self.told: set[str] = set()  # last parts of names that are given what is written out
         for node in nodes.get("assign", ()):
             value, name_node = right_of(node), left_of(node)
-            if value is not None and name_node is not None and value.type in _HOLDING:
-                self._take_items(text_of(name_node)[:LONGEST_REFERENCE], value)
+            held = None if value is None else unwrapped(value)
+            held = held if held is None or called_name(held) != "dict" else held.child_by_field_name("arguments")
+            if held is not None and name_node is not None and held.type in _HOLDING:
+                self._take_items(text_of(name_node)[:LONGEST_REFERENCE], held)
             if value is not None and name_node is not None and value.type in _WRITTEN:
                 self.told.update(code_words(text_of(name_node)[:LONGEST_REFERENCE]))
             if value is not None and value.type in _TEXTS and name_node is not None:
@@ -173,7 +174,7 @@ class ProgramNames:
             key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
             if key is None and pair.named_child_count == 2 and pair.type not in REFERENCES:
                 key, value = map(unwrapped, pair.named_children)
-            value = unwrapped(pair) if value is None else value
+            value = unwrapped(pair if value is None else value)
             full = f"{owner}.{at if key is None else text_of(key).strip(_QUOTES)}"
             if self._language == "php" and value.type in _TEXTS:  # whose functions are called by their names
                 self.aliases.setdefault(full, unquoted(text_of(value)))
@@ -191,16 +192,16 @@ class ProgramNames:
         if parts.receiver is not None and parts.name not in _CALLS_ITSELF:
             return f"{canonical(text_of(parts.receiver)[:LONGEST_REFERENCE])}.{parts.name}"
         written = text_of(parts.receiver) if parts.receiver is not None else parts.name
-        match = _ITEM.match(written[:LONGEST_REFERENCE]) if "[" in written else None
+        match = _ITEM.match(written[:LONGEST_REFERENCE]) if written[-1:] in ("]", ")") else None
         if match is None:
             return ""
         key = match.group(2)
         return f"{match.group(1)}.{key.strip(_QUOTES) if key[0] in _QUOTES else self._told.get(key, key)}"
 
-    def calls_item(self, node: Node) -> bool:
-        """Whether a call calls what an object of the text holds, which has another name elsewhere."""
+    def held(self, node: Node) -> str:
+        """The name elsewhere of what a call calls that an object of the text holds; empty where it holds nothing."""
         function = node.child_by_field_name("function") if self._held_names else None
-        return function is not None and self.item_of(called(node)) in self.aliases
+        return "" if function is None else self.aliases.get(self.item_of(called(node)), "")
 
     def own(self, parts: Called) -> Node | None:
         """The function of the text itself that a call calls; nothing where it calls somebody else's."""
@@ -281,7 +282,7 @@ class ProgramNames:
                 for one in bound(node):
                     plain = canonical(one.name)
                     names[plain].append(one)
-                    for prefix in (owner, "self", "this", "$this", "static") if owner else ():
+                    for prefix in (owner, "self", "this", "$this", "static", "cls") if owner else ():
                         names[f"{prefix}.{plain.lstrip('$@')}"].append(one)
                     if owner:
                         self.fields[owner].append(plain.lstrip("$@"))
@@ -295,6 +296,11 @@ class ProgramNames:
         ]
         for node in list(self._nodes.get("class", ()))[:_MOST_CLASSES]:
             self._take_fields(node, given, names)
+        for node in list(self._nodes.get("class", ()))[:_MOST_CLASSES]:  # what a class has from another
+            name = text_of(node.child_by_field_name("name"))
+            for base in _WORD.findall(text_of(node).partition("\n")[0][:LONGEST_REFERENCE]) if name else ():
+                for field in self.fields.get(base, ()) if base != name else ():
+                    names[f"{name}.{field}"] = names[f"{name}.{field}"] or list(names[f"{base}.{field}"])
         for several in names.values():
             several.sort(key=lambda one: one.order)
         return names
@@ -337,7 +343,7 @@ class ProgramNames:
         if name in _DEFINES and len(given := arguments_of(node)) > 1:  # `define("ROOT", "/etc")`
             key = text_of(given[0]).strip(_QUOTES)
             names[key].append(BoundName(key, given[1], node, given=True))
-        if name == "push" and self._language == "perl":
+        if name in ("push", "array_push") and self._language in ("perl", "php"):
             given = arguments_of(node)
             for one in given[1:]:
                 listed = text_of(given[0])
@@ -351,13 +357,17 @@ class ProgramNames:
             if owner is None and self._language == "kotlin" and parts.arguments:  # `buildList { add("x") }`
                 for built in BUILDS:
                     names[built].append(BoundName(built, parts.arguments[0], node, adds=True, begins=BUILDS[built]))
-            if owner is not None and owner.type in _ADDED_TO and len(parts.arguments) == 1:
+            given = parts.arguments[name == "insert" and text_of(next(iter(parts.arguments), None)) == "0" :]
+            several = name in ("push", "unshift", "insert", "appendleft")
+            if owner is not None and owner.type in _ADDED_TO and (len(given) == 1 or (several and name != "insert")):
                 listed = canonical(text_of(owner)[:LONGEST_REFERENCE])
                 begins: Literal["", "text", "list"] = (
                     "text" if name in _WRITES else "" if owner.type == "identifier" else "list"
                 )
                 front = name in _FRONTS
-                names[listed].append(BoundName(listed, parts.arguments[0], node, adds=True, begins=begins, front=front))
+                names[listed] += [
+                    BoundName(listed, one, node, adds=True, begins=begins, front=front) for one in given[:_MOST_GIVEN]
+                ]
         block = node.child_by_field_name("block")
         if block is not None:
             receiver = node if name in _LISTS_FOR and arguments_of(node) else node.child_by_field_name("receiver")
@@ -441,6 +451,20 @@ def _held(classes: Iterable[Node]) -> Iterator[tuple[int, str]]:
             yield node.id, name
             if depth < _NEAR and "function" not in node.type and "method" not in node.type:
                 waiting.extend((child, depth + 1) for child in node.named_children)
+
+
+def _members_of(declared: Node) -> list[str]:
+    """The members that a class gets in the order in which a call gives them: of a record, and of a structure of Go."""
+    for one in declared.named_children:
+        if one.type == "parameter_list":
+            return [text_of(each.child_by_field_name("name")) for each in one.named_children]
+        if one.type == "struct_type" and one.named_child_count:
+            listed = one.named_children[0].named_children
+            return [text_of(each) for member in listed for each in member.children_by_field_name("name")]
+        if one.type == "block":  # of Python, by the types that they are declared with
+            told = [each.named_children[0] for each in one.named_children if each.type == "expression_statement"]
+            return [text_of(left_of(each)) for each in told if each.child_by_field_name("type") is not None]
+    return []
 
 
 def _apart(parts: Called) -> tuple[dict[str, Node], Sequence[Node]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import operator
+import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.followed import HOLE, MAX_ITEMS, UNKNOWN, FollowedValue
+from aegis.detect.languages.followed import HOLE, MAX_CHARS, MAX_ITEMS, UNKNOWN, FollowedValue
 
 Values = Sequence[FollowedValue]
 _LARGEST: Final = 1 << 63
-_MOST_DIGITS: Final = 24
+_MOST_DIGITS: Final = 300
 _NUMBER: Final = Lazy(r"^([+-]?)(?:0([xX][0-9a-fA-F]+|[oO]?[0-7]+|[bB][01]+)|(\d+))(?:[uUlL]{1,3}|[iu]\d{1,3})?$")
 _BASES: Final[Mapping[str, int]] = {"x": 16, "X": 16, "b": 2, "B": 2}
 _TRUTHS: Final[Mapping[str, int]] = {"true": 1, "false": 0}
@@ -92,10 +93,11 @@ def integer(every: Values) -> FollowedValue:
     base = number_of(every[1]) if len(every) > 1 else None
     if base is not None and 2 <= base <= 36 and len(first.known) == 1 and not first.number:
         try:
-            return counted(int(first.known[0][:_MOST_DIGITS], base))
+            return FollowedValue((str(int(first.known[0][:_MOST_DIGITS], base)),), number=True)
         except ValueError:
             return UNKNOWN
     number = number_of(first)
+    number = address_number(first) if number is None else number
     return first if number is None else counted(number)
 
 
@@ -112,6 +114,10 @@ def length(every: Values) -> FollowedValue:
 
 
 def total(every: Values) -> FollowedValue:
+    if any(item.items for item in each_of(every[:1])):  # `sum([["a"], ["b"]], [])`
+        return FollowedValue((), tuple(one for item in each_of(every[:1]) for one in item.items)[:MAX_ITEMS])
+    if len(every) > 1 and every[0].items and not every[1].items and not every[1].number:  # `list.sum("")` of Ruby
+        return FollowedValue(("".join((item.texts or (HOLE,))[0] for item in every[0].items),))
     numbers = [number_of(item) for item in each_of(every)]
     return counted(sum(number for number in numbers if number is not None)) if None not in numbers else UNKNOWN
 
@@ -142,23 +148,51 @@ def each_of(every: Values) -> Sequence[FollowedValue]:
     return every[0].items if len(every) == 1 and every[0].items else every
 
 
+# Addresses
+
+
 def address(every: Values) -> FollowedValue:
+    """An address by its number or its four bytes; a text as it is."""
     number = number_of(every[0]) if every else None
-    return (
-        FollowedValue((str(ipaddress.IPv4Address(number)),))
-        if number is not None and 0 <= number < 1 << 32
-        else UNKNOWN
-    )
+    if number is not None:
+        return FollowedValue((str(ipaddress.IPv4Address(number)),)) if 0 <= number < 1 << 32 else UNKNOWN
+    text = every[0].known[0] if every and every[0].known else HOLE
+    packed = len(text) == 4 and "." not in text and all(ord(sign) < 256 for sign in text)
+    return FollowedValue((".".join(str(ord(sign)) for sign in text),)) if packed else every[0] if every else UNKNOWN
+
+
+def address_number(value: FollowedValue) -> int | None:
+    """The number of the address that a value surely is."""
+    try:
+        return int(ipaddress.IPv4Address(value.texts[0])) if len(value.texts) == 1 and not value.number else None
+    except ValueError:
+        return None
+
+
+def moved(sign: str, one: FollowedValue, other: FollowedValue) -> FollowedValue | None:
+    """The address so many behind another one, or before it; `None` where it is none, or is not known."""
+    number, start = number_of(other), address_number(one)
+    if sign not in ("+", "-") or number is None or start is None:
+        return None
+    return address([counted(start + (number if sign == "+" else -number))])
+
+
+def network(value: FollowedValue) -> ipaddress.IPv4Network | None:
+    """The network that a value surely is."""
+    try:
+        told = len(value.known) == 1 and "/" in value.known[0]
+        return ipaddress.IPv4Network(value.known[0], strict=False) if told else None
+    except ValueError:
+        return None
 
 
 def supernet(every: Values) -> FollowedValue:
     """The network that holds another, with the length of prefix that is given last."""
     prefix = number_of(every[-1]) if len(every) > 1 else None
+    held = network(every[0]) if every else None
     try:
-        net = ipaddress.ip_network(every[0].known[0], strict=False)
-        wider = net.supernet(new_prefix=prefix) if prefix is not None else net.supernet()
-        return FollowedValue((str(wider),))
-    except (ValueError, IndexError):
+        return UNKNOWN if held is None else FollowedValue((str(held.supernet(1, prefix)),))
+    except ValueError:
         return UNKNOWN
 
 
@@ -168,3 +202,32 @@ def number_text(way: str) -> Callable[[Values], FollowedValue]:
         return FollowedValue((format(number, way),)) if number is not None else UNKNOWN
 
     return made
+
+
+def linked(every: Values) -> FollowedValue:
+    """The address that a link leads to which stands on a page: the page, and the link."""
+    if len(every) < 2:
+        return every[0] if every else UNKNOWN
+    page, link = ((one.texts or (HOLE,))[0].replace(HOLE, "VALUE") for one in every[:2])
+    try:
+        return FollowedValue((urllib.parse.urljoin(page, link)[:MAX_CHARS],))
+    except ValueError:
+        return UNKNOWN
+
+
+# Encodings
+
+
+def packed(every: Values) -> FollowedValue:
+    """What a pattern of Perl or PHP packs: digits (`H*`), codes of signs (`C*`, `U*`, `W*`), a text (`A*`)."""
+    way = every[0].known[0][:1] if every and every[0].known else ""
+    rest = [item for one in every[1:] for item in (one.items or (one,))]
+    if way == "H" and rest and rest[0].known:
+        try:
+            return FollowedValue((bytes.fromhex(rest[0].known[0]).decode("utf-8", "replace"),))
+        except ValueError:
+            return UNKNOWN
+    numbers = [number_of(one) for one in rest]
+    if way in ("C", "c", "U", "W") and numbers and all(map(is_sign, numbers)):
+        return FollowedValue(("".join(chr(one or 0) for one in numbers),))
+    return rest[0] if way in ("A", "a") and rest else UNKNOWN

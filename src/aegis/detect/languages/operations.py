@@ -1,19 +1,23 @@
-"""What operators make of values: arithmetic, comparisons, negations, what is taken in place of nothing, spans."""
+"""What operators make of values: arithmetic, comparisons, negations, what is taken in place of nothing, spans; and the
+lists and objects that are written out.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from tree_sitter import Node
 
 from aegis.detect.languages.bindings import BoundName
 from aegis.detect.languages.branches import Conditions
+from aegis.detect.languages.computed import COMPUTED, matched
 from aegis.detect.languages.followed import (
     HOLE,
     MAX_CHARS,
     MAX_ITEMS,
+    PATTERN,
     UNKNOWN,
     FollowedValue,
     chosen_of,
@@ -25,9 +29,28 @@ from aegis.detect.languages.followed import (
     texts_of,
     union,
 )
-from aegis.detect.languages.kinds import MEMBERS, SUBSCRIPTS, WRITTEN_OUT
-from aegis.detect.languages.numeric import counted, number_of, operated, truth
-from aegis.detect.languages.syntax import CodeLanguage, canonical, member_parts, sign_between, text_of
+from aegis.detect.languages.kinds import (
+    LISTS,
+    LITERALS,
+    MEMBERS,
+    NAMES,
+    PAIRS,
+    REGEXES,
+    SPREADS,
+    SUBSCRIPTS,
+    WRITTEN_OUT,
+)
+from aegis.detect.languages.numeric import counted, moved, number_of, operated, truth
+from aegis.detect.languages.syntax import (
+    STRINGS,
+    Called,
+    CodeLanguage,
+    canonical,
+    member_parts,
+    sign_between,
+    text_of,
+    unwrapped,
+)
 
 _JOINS: Final = frozenset({"+", ".", "<<", ".."})
 _ONLY_NOTHING: Final = frozenset({"??", "?:", "//"})  # that take the other for nothing at all
@@ -50,6 +73,12 @@ class Operations(ABC):
     _names: Mapping[str, Sequence[BoundName]]
     _language: CodeLanguage
 
+    _of_call: Callable[[Called, Any], FollowedValue | None]
+
+    @abstractmethod
+    def stands_for(self, node: Node) -> Node:
+        """The expression that a name or a member surely is; itself for every other."""
+
     @abstractmethod
     def value(self, node: Node, depth: int = 0) -> FollowedValue:
         """What a node may be; a hole where nothing is known."""
@@ -66,15 +95,20 @@ class Operations(ABC):
         one, other = self.value(left, depth), self.value(right, depth)
         if sign in _OTHERWISE and not (sign == "//" and one.number):
             return self._otherwise(sign, left, one, other)
-        number = operated(sign, one, other)
+        if sign == "=~" and (other.texts[0] if other.texts else "")[:1] == PATTERN:  # of Perl and Ruby
+            return FollowedValue((), matched([one, other]).items[1:])
+        number = operated(sign, one, other) or (moved(sign, one, other) if self._language == "python" else None)
         if number is not None:
             return number
+        if sign in "|+" and one.members and other.members:
+            first, last = (other, one) if sign == "+" else (one, other)
+            return object_of((*first.members, *last.members))
         if sign in _JOINS:
+            if self._language == "ruby" and text_of(self.stands_for(left)).lstrip("(").startswith("Pathname"):
+                return join_paths([one, other])
             if one.items or other.items:
                 return FollowedValue((), (*one.items, *other.items)[:MAX_ITEMS])
             return self._joined(one, other)
-        if sign == "|" and one.members and other.members:
-            return object_of((*one.members, *other.members))
         if sign == "/":
             return join_paths([one, other])
         if sign == "%":
@@ -172,9 +206,80 @@ class Operations(ABC):
         told = self._span(key, depth)
         if told is not None:
             return sliced(whole, ":".join(told))
+        if key.type == "list_expression":  # of Perl
+            places = (self.value(one, depth) for one in key.named_children[:MAX_ITEMS])
+            return FollowedValue((), tuple(COMPUTED["at"]([whole, place]) for place in places))
+        if keys[0].type in REGEXES:  # `text[/^(.+)-/, 1]` of Ruby
+            found = matched([whole, self.value(keys[0], depth)])
+            return COMPUTED["at"]([found, self.value(key, depth) if len(keys) == 2 else counted(0)])
         if len(keys) == 2 and self._language == "ruby":
             begins, count = (number_of(self.value(one, depth)) for one in keys)
             if begins is not None and count is not None:
                 ends = begins + count
                 return sliced(whole, f"{begins}:{'' if begins < 0 <= ends else ends}")
         return None
+
+    # What is written out
+
+    def _list(self, node: Node, depth: int) -> FollowedValue:
+        """A list; what is spread in it is put between its items, several results of a function have their places."""
+        items: list[FollowedValue] = []
+        for one in node.named_children[:MAX_ITEMS]:
+            value = self.value(unwrapped(one), depth)
+            inner = one.named_children[0] if one.type == "argument" and one.named_child_count else one
+            if inner.type in SPREADS:
+                value = COMPUTED["chars"]([value])
+            items += value.items if inner.type in SPREADS and value.items else (value,)
+        placed = tuple((f"={at}", item) for at, item in enumerate(items)) if node.type == "expression_list" else ()
+        return FollowedValue((), tuple(items[:MAX_ITEMS]), placed)
+
+    def _literal(self, node: Node, depth: int) -> FollowedValue:
+        """A value of Go by its type: an object of a structure whose members are given in their order, or several."""
+        body, kind = node.child_by_field_name("body"), text_of(node.child_by_field_name("type"))
+        if body is None:
+            return UNKNOWN
+        name = kind.rpartition("]")[2].lstrip("*")
+        if kind[:1] == "[":
+            made = (self._record(name, unwrapped(one), depth) for one in body.named_children[:MAX_ITEMS])
+            return FollowedValue((), tuple(made))
+        return self._record(name, body, depth)
+
+    def _record(self, name: str, body: Node, depth: int) -> FollowedValue:
+        if body.type == "literal_value" and not any(one.type in PAIRS for one in body.named_children[:1]):
+            made = self._of_call(Called(None, name, tuple(body.named_children)), self)
+            if made is not None and made.members:
+                return made
+        return self.value(body, depth)
+
+    def _object(self, node: Node, depth: int) -> FollowedValue:
+        members: list[tuple[str, FollowedValue]] = []
+        children = node.named_children[: 2 * MAX_ITEMS]
+        if node.type == "anonymous_object_creation_expression":  # of C#
+            pairs = zip(children[::2], children[1::2], strict=False)
+            return FollowedValue((HOLE,), (), tuple((text_of(one), self.value(other, depth)) for one, other in pairs))
+        if node.type == "anonymous_hash_expression":  # of Perl
+            flat = [one for child in children for one in (child.named_children if child.type in LISTS else (child,))]
+            children = []
+            for one, other in zip(flat[::2], flat[1::2], strict=False):
+                members.append(((*self.value(one, depth).texts, "")[0], self.value(other, depth)))
+        for pair in children[:MAX_ITEMS]:
+            if pair.type in SPREADS and pair.named_child_count:
+                members += self.value(pair.named_children[0], depth).members or (("...", UNKNOWN),)
+                continue
+            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
+            if key is None and pair.type in PAIRS and pair.named_child_count == 2:
+                key, value = map(unwrapped, pair.named_children)
+            if pair.type == "assignment_expression":  # `["key"] = value` of C#
+                key, value = pair.child_by_field_name("left"), pair.child_by_field_name("right")
+                while key is not None and key.type not in STRINGS and key.named_child_count == 1:
+                    key = key.named_children[0]
+            if pair.type == "initializer_expression" and pair.named_child_count == 2:
+                key, value = pair.named_children
+            if pair.type == "shorthand_property_identifier":
+                members.append((text_of(pair), self.value(pair, depth)))
+            if key is not None and value is not None:
+                names = node.type == "dictionary" and key.type in NAMES  # of Python, whose keys are expressions
+                is_told = names or key.type in STRINGS or key.type in LITERALS
+                known = self.value(key, depth).known if is_told else (text_of(key).strip("'\":"),)
+                members.append((known[0] if known else "", self.value(value, depth)))
+        return object_of(members)

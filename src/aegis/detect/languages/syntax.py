@@ -62,7 +62,8 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
         "tree_sitter_php", "language_php",
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
         " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
-        " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)] @assign"
+        " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)"
+        " (static_variable_declaration)] @assign"
         " (foreach_statement) @loop"
         " [(function_definition) (method_declaration)] @function (class_declaration) @class"
         " [(if_statement) (else_if_clause) (switch_statement)] @branch",
@@ -71,7 +72,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "ruby": _Spoken(
         "tree_sitter_ruby", "language",
         "[(call) (subshell)] @call [(assignment) (operator_assignment) (binary operator: \"<<\")] @assign (for) @loop"
-        " (method) @function"
+        " [(method) (singleton_method)] @function"
         " [(class) (module)] @class [(if) (elsif) (unless) (if_modifier) (unless_modifier) (case)] @branch",
         96,
     ),
@@ -238,6 +239,7 @@ def _capsule(address: int) -> object:
 
 # What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
 _SHELL_LINE: Final = Lazy(r"(?m)^[ \t]*(?:\w+\s*=\s*)?!{1,2}[ \t]*([^\s=].*)$")
+_SPAN: Final = Lazy(r"([\[(]\d{1,4})\.\.")  # that the grammar of Perl reads as a number with a point: `@parts[0..2]`
 _SCRIPT_CELL: Final = Lazy(r"(?s)\A\s*%%(?:bash|sh|zsh|script\s+\S+|!)[^\n]*\n(.*)\z")
 
 
@@ -255,6 +257,8 @@ def spelled(text: str, language: CodeLanguage) -> str:
     if language == "python" and ("!" in text or "%%" in text):
         text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
         return str(_SHELL_LINE.sub(_told_shell, text))
+    if language == "perl":
+        return str(_SPAN.sub(r"\1 ..", text))
     if language == "csharp":
         return text.replace("?.", ".")  # what is done where there is something to do it to
     return text
@@ -308,9 +312,8 @@ CONTENT: Final = frozenset({
     "string_literal_content", "heredoc_content", "multiline_string_fragment", "character_literal_content",
 })  # fmt: skip
 SKIPPED: Final = frozenset({
-    "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote",
-    "heredoc_start", "heredoc_end", "heredoc_beginning", "format_specifier", "type_conversion",
-    "string_literal_encoding",
+    "string_start", "string_end", "interpolation_start", "interpolation_brace", "interpolation_quote", "heredoc_start",
+    "heredoc_end", "heredoc_beginning", "format_specifier", "type_conversion", "string_literal_encoding",
 })  # fmt: skip
 FILLED: Final = frozenset({
     "interpolation", "template_substitution", "variable_name", "scalar", "array", "hash", "dynamic_variable_name",
@@ -337,7 +340,7 @@ def canonical(name: str) -> str:
 class Called(NamedTuple):
     """A call by its parts: what it is called on, the name of what is called, the arguments, and a block behind them.
 
-    `is_name` says that it is a name alone, which calls in some languages.
+    `is_name` says that it is a name alone, which calls in some languages; `function` is what is called.
     """
 
     receiver: Node | None
@@ -346,6 +349,7 @@ class Called(NamedTuple):
     created: bool = False
     block: Node | None = None
     is_name: bool = False
+    function: Node | None = None
 
 
 _FUNCTIONS: Final = ("function", "constructor", "method", "name", "type")
@@ -380,7 +384,7 @@ def called(node: Node) -> Called:
     if function is not None and function.type in _MEMBERS and receiver is None:
         receiver, last = member_parts(function)
         name = name if last is None else text_of(last)
-    return Called(receiver, name, arguments_of(node), created)
+    return Called(receiver, name, arguments_of(node), created, function=function)
 
 
 def root_of(node: Node | None) -> Node | None:

@@ -7,7 +7,7 @@ the text around it, so that `"/home/" + user + "/.ssh/authorized_keys"` still na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,6 +15,7 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import (
+    FUNCTIONS,
     ROOTS,
     BoundName,
     arms_of,
@@ -35,9 +36,9 @@ from aegis.detect.languages.followed import (
     MAX_TEXTS,
     UNKNOWN,
     FollowedValue,
+    FunctionValue,
     chosen_of,
     escaped,
-    object_of,
     texts_of,
     union,
     unquoted,
@@ -57,11 +58,11 @@ from aegis.detect.languages.kinds import (
     OBJECTS,
     PAIRS,
     PARTS,
-    SPREADS,
+    REGEXES,
     SUBSCRIPTS,
     WRAPPERS,
 )
-from aegis.detect.languages.numeric import operated, truth
+from aegis.detect.languages.numeric import counted, number_of, operated, truth
 from aegis.detect.languages.operations import FROM_ONE, SPANS, Operations
 from aegis.detect.languages.syntax import (
     CONTENT,
@@ -75,6 +76,7 @@ from aegis.detect.languages.syntax import (
     behind_line,
     called,
     canonical,
+    code_words,
     member_parts,
     text_of,
     unwrapped,
@@ -84,7 +86,11 @@ MAX_DEPTH: Final = 12  # expressions inside each other that are followed
 MAX_STEPS: Final = 1_200  # expressions that are looked at for one text: bounds what many names for one thing cost
 _MOST_OF_ONE: Final = 200  # ... and for one value of it
 
+_AROUND_TEXT: Final = CALLS | {
+    "assignment", "argument_list", "binary", "operator_assignment", "parenthesized_statements",
+}  # fmt: skip
 _FILLED_IN: Final = Lazy(r"#\{[^{}]*\}")
+_LOOPS: Final = frozenset({"for_statement", "for_in_statement", "foreach_statement", "for", "range_clause"})
 _Parts = Sequence[tuple[str, str]]
 _LONGEST_ITEM: Final = 80  # characters of what an item is asked for with
 _NAME_OF: Final = frozenset({"name", "Name", "pid", "Id"})  # members of what a folder holds that tell its name
@@ -112,6 +118,15 @@ class NameScope(Operations):
         """Whether a condition is met where names stand for what they are given."""
         with self.standing_for(given):
             return self._conditions.of(node, self._given)
+
+    @property
+    def named_now(self) -> Collection[str]:
+        """The names that stand for something given just now."""
+        return self._given
+
+    def given(self) -> tuple[tuple[str, FollowedValue], ...]:
+        """What names stand for just now."""
+        return tuple(self._given.items())
 
     def unreached(self, branches: Iterable[Node]) -> list[tuple[int, int]]:
         """From where to where a text is never reached, by those of its choices whose condition is known."""
@@ -184,10 +199,17 @@ class NameScope(Operations):
         kind = node.type
         if kind in STRINGS and kind != "array":
             return texts_of(self._string(node, depth))
-        if kind in ("regex", "match_regexp"):
-            return written_pattern(text_of(node).removeprefix("m"), once="script" in self._language)
+        if kind in REGEXES:
+            return written_pattern(text_of(node).lstrip("mqr"), once="script" in self._language)
         if kind == "heredoc_beginning":
-            return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
+            above = node
+            while above.parent is not None and above.parent.type in _AROUND_TEXT:
+                above = above.parent
+            body = above.next_named_sibling if type(node) is Node else None
+            if body is None or body.type != "heredoc_body":
+                return texts_of([str(_FILLED_IN.sub(HOLE, behind_line(node)[:MAX_CHARS]))])
+            found = (text.strip("\n").split("\n") for text in self._string(body, depth))
+            return texts_of("\n".join(line.strip() for line in lines) for lines in found)
         if kind == "concatenated_string" or kind == "chained_string":
             return self._joined(*(self.value(child, depth) for child in node.named_children))
         if kind in NAMES and not (kind == "array" and text_of(node)[:1] == "["):
@@ -204,6 +226,8 @@ class NameScope(Operations):
             return self._item(node, depth) if operand is None else self._cut(operand, node, depth)
         if kind in CALLS:
             return self._call(node, depth)
+        if kind in FUNCTIONS:
+            return FollowedValue((HOLE,), function=FunctionValue(node, self.given()))
         if kind.endswith("array_creation_expression") and node.named_children[-1:]:
             last = node.named_children[-1]
             if last.type == "initializer_expression":  # behind the type of its items
@@ -237,6 +261,8 @@ class NameScope(Operations):
             return self.value(node.named_children[0], depth)
         if kind in OBJECTS or kind == "anonymous_object_creation_expression":
             return self._object(node, depth)
+        if kind in ("begin", "do_statement") and node.named_child_count:  # of Ruby
+            return self.value(node.named_children[0], depth)
         if kind in MATCHES:
             return union(self.value(arm, depth) for arm in self.reached(arms_of(node), [node]))
         if kind in MEMBERS:
@@ -253,6 +279,10 @@ class NameScope(Operations):
             return self.value(node.named_children[-1], depth)
         if kind in WRAPPERS and node.named_child_count:
             inner = node.child_by_field_name("value") or node.child_by_field_name("expression")
+            number = number_of(self.value(node.named_children[-1], depth)) if kind == "cast_expression" else None
+            if number is not None:  # a member of an enumeration, perhaps
+                named = self._of_call(Called(node.named_children[0], str(number), ()), self)
+                return counted(number) if named is None else named
             return self.value(inner or node.named_children[-1 if "argument" in kind else 0], depth)
         if kind in ("autoquoted_bareword", "bare_symbol", "simple_symbol", "hash_key_symbol"):
             return FollowedValue((text_of(node).strip(":"),))
@@ -353,7 +383,32 @@ class NameScope(Operations):
                 break
         return union(self._bound(one, depth) for one in (chosen or bounds)[:MAX_TEXTS])
 
+    def _looped(self, one: BoundName, depth: int) -> FollowedValue | None:
+        """What a name is behind a loop that makes it of itself and of each item; `None` for every other."""
+        words = set(code_words(text_of(one.value)[:_LONGEST_ITEM]))
+        if one.each or not (one.adds or one.name.lstrip("$@") in words):
+            return None
+        loop = one.whole.parent
+        while loop is not None and loop.type not in _LOOPS:
+            loop = loop.parent
+        starts = -1 if loop is None else loop.start_byte
+        before = [each for each in self._names[one.name] if each.whole.start_byte < starts]
+        named = [
+            each for word in words for name in (word, f"${word}") for each in self._names.get(name, ())
+            if each.each and loop is not None and each.whole.id == loop.id and not each.part
+        ]  # fmt: skip
+        if len(named) != 1 or not before or depth >= MAX_DEPTH:
+            return None
+        held = self._bound(before[-1], depth + 1)
+        for item in elements_of(self.value(named[0].value, depth), named[0])[:MAX_ITEMS]:
+            made = self.value_with({named[0].name: item, one.name: held}, one.value, depth)
+            held = made if not one.adds else self._joined(held, made)
+        return held
+
     def _bound(self, one: BoundName, depth: int) -> FollowedValue:
+        looped = self._looped(one, depth) if not one.given and not one.inside[1] else None
+        if looped is not None:
+            return looped
         found = self.value(one.value, depth)
         if one.each:
             return union(item.part(one.part, whole_too=one.whole_too) for item in elements_of(found, one))
@@ -388,70 +443,8 @@ class NameScope(Operations):
         pairs = first is not None and first.type in ("assignment_expression", "initializer_expression")
         return self._object(initializer, depth) if pairs else self._list(initializer, depth)
 
-    def _list(self, node: Node, depth: int) -> FollowedValue:
-        """A list; what is spread in it is put between its items, several results of a function have their places."""
-        items: list[FollowedValue] = []
-        for one in node.named_children[:MAX_ITEMS]:
-            value = self.value(unwrapped(one), depth)
-            inner = one.named_children[0] if one.type == "argument" and one.named_child_count else one
-            if inner.type in SPREADS:
-                value = COMPUTED["chars"]([value])
-            items += value.items if inner.type in SPREADS and value.items else (value,)
-        placed = tuple((f"={at}", item) for at, item in enumerate(items)) if node.type == "expression_list" else ()
-        return FollowedValue((), tuple(items[:MAX_ITEMS]), placed)
-
-    def _literal(self, node: Node, depth: int) -> FollowedValue:
-        """A value of Go by its type: an object of a structure whose members are given in their order, or several."""
-        body, kind = node.child_by_field_name("body"), text_of(node.child_by_field_name("type"))
-        if body is None:
-            return UNKNOWN
-        name = kind.rpartition("]")[2].lstrip("*")
-        if kind[:1] == "[":
-            made = (self._record(name, unwrapped(one), depth) for one in body.named_children[:MAX_ITEMS])
-            return FollowedValue((), tuple(made))
-        return self._record(name, body, depth)
-
-    def _record(self, name: str, body: Node, depth: int) -> FollowedValue:
-        if body.type == "literal_value" and not any(one.type in PAIRS for one in body.named_children[:1]):
-            made = self._of_call(Called(None, name, tuple(body.named_children)), self)
-            if made is not None and made.members:
-                return made
-        return self.value(body, depth)
-
-    def _object(self, node: Node, depth: int) -> FollowedValue:
-        members: list[tuple[str, FollowedValue]] = []
-        children = node.named_children[: 2 * MAX_ITEMS]
-        if node.type == "anonymous_object_creation_expression":  # of C#
-            pairs = zip(children[::2], children[1::2], strict=False)
-            return FollowedValue((HOLE,), (), tuple((text_of(one), self.value(other, depth)) for one, other in pairs))
-        if node.type == "anonymous_hash_expression":  # of Perl
-            flat = [one for child in children for one in (child.named_children if child.type in LISTS else (child,))]
-            children = []
-            for one, other in zip(flat[::2], flat[1::2], strict=False):
-                members.append(((*self.value(one, depth).texts, "")[0], self.value(other, depth)))
-        for pair in children[:MAX_ITEMS]:
-            if pair.type in SPREADS and pair.named_child_count:
-                members += self.value(pair.named_children[0], depth).members or (("...", UNKNOWN),)
-                continue
-            key, value = pair.child_by_field_name("key"), pair.child_by_field_name("value")
-            if key is None and pair.type in PAIRS and pair.named_child_count == 2:
-                key, value = map(unwrapped, pair.named_children)
-            if pair.type == "assignment_expression":  # `["key"] = value` of C#
-                key, value = pair.child_by_field_name("left"), pair.child_by_field_name("right")
-                while key is not None and key.type not in STRINGS and key.named_child_count == 1:
-                    key = key.named_children[0]
-            if pair.type == "initializer_expression" and pair.named_child_count == 2:
-                key, value = pair.named_children
-            if pair.type == "shorthand_property_identifier":
-                members.append((text_of(pair), self.value(pair, depth)))
-            if key is not None and value is not None:
-                names = node.type == "dictionary" and key.type in NAMES  # of Python, whose keys are expressions
-                known = self.value(key, depth).known if key.type in STRINGS or names else (text_of(key).strip("'\":"),)
-                members.append((known[0] if known else "", self.value(value, depth)))
-        return object_of(members)
-
     def _member(self, node: Node, depth: int) -> FollowedValue:
-        whole = canonical(text_of(node))
+        whole = canonical(text_of(node)).replace(".$", ".")
         if whole in self._names:
             return self._name(whole, node, depth)
         owner, last = member_parts(node)

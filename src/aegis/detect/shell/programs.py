@@ -121,14 +121,15 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
             return [*found, Program("other", text=word)] if reads else found
         elif options.operand and reads:
             return [*found, _in_file(language, word, tuple(rest))]
-    if language == "applescript" and len(found) > 1:  # each `-e` is a line of one script
-        return [Program(language, text="\n".join(one.text or "" for one in found))]
+    if language == "applescript" and (text := "\n".join(one.text or "" for one in found)):  # each `-e` is a line
+        return [Program("javascript" if _OF_OBJECTS.search(text) else language, text=text)]
     if name == "make" and reads:
         return [Program("make", file=each) for each in ("Makefile", "makefile", "GNUmakefile")]
     return [*found, Program(language)] if reads else found
 
 
 _NO_SCRIPTS: Final = of_kind("reads-lines")
+_OF_OBJECTS: Final = Lazy(r"\bObjC\.|\$\.NS")  # of macOS, as JavaScript reaches them
 _BUNDLES: Final = of_kind("joins-letters")
 _BESIDE: Final = frozenset({"-r", "--require", "--import", "--rcfile", "--init-file", "-init"})  # and a program besides
 _CODE_OPTIONS: Final = {name: frozenset(words) for name, words in options("code").items()}
