@@ -20,7 +20,7 @@ import orjson
 
 from aegis.bootstrap import Deployment, open_deployment
 from aegis.core.principal import Principal
-from aegis.runs.explain import explain
+from aegis.runs.explain import steps_of
 from aegis.runs.service import Runs, open_runs
 from aegis.runs.state import RunAnswer, RunRequest
 
@@ -91,7 +91,7 @@ def _found(place: Deployment, answers: list[RunAnswer]) -> int:
     complete = 0
     for answer in answers:
         with place.store.reader() as reader:
-            stages = Counter(step.stage for step in explain(reader, answer.run_id))
+            stages = Counter(step.stage for step in steps_of(reader, answer.run_id))
         complete += stages["start"] == stages["end"] == 1 and stages["turn"] == 2 and stages["decision"] >= 1
     return complete
 

@@ -22,6 +22,7 @@ from aegis.errors import UnhookedFramework
 from contract import anthropic_paths, openai_paths
 from support.decider import ScriptedDecider, allowed, blocked, held, withheld
 from support.raw_server import Received, answer, serving
+from support.threads import together
 from support.worlds import MAIL, READ, hooked, scripted, world
 
 
@@ -248,11 +249,7 @@ def test_an_agent_with_calls_in_parallel_threads_is_decided_call_by_call() -> No
 
     results: list[list[str]] = []
     with hooked(decider):
-        threads = [threading.Thread(target=run, args=(results,)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(8, lambda: run(results))
     assert results == [["read_file"]] * 8
 
 

@@ -28,6 +28,35 @@ Drive = Callable[[World], str]
 Provide = Callable[[Sequence[Turn]], Any]
 
 
+def blocking_functions(world: World) -> list[Any]:
+    """The tools of the world as functions of the host."""
+
+    def send_email(to: str, subject: str = "hello") -> str:
+        """Send a mail."""
+        return world.run("send_email", {"to": to, "subject": subject})
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    def book(count: int, item: str = "tea") -> str:
+        """Book something."""
+        return world.run("book", {"count": count, "item": item})
+
+    return [send_email, read_file, book]
+
+
+def functions(world: World) -> list[Any]:
+    """The same, for frameworks that await: one is a coroutine function."""
+
+    async def read_file(path: str) -> str:
+        """Read a file."""
+        return world.run("read_file", {"path": path})
+
+    send_email, _, book = blocking_functions(world)
+    return [send_email, read_file, book]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
     """One way to run an agent to its end; `wrap` puts the turns into a longer conversation.

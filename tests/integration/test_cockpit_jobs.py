@@ -11,7 +11,7 @@ import pytest
 
 from aegis.approvals import retention
 from aegis.cockpit import policies, work
-from aegis.cockpit.replaying import AT_ONCE
+from aegis.cockpit.policies import AT_ONCE
 from aegis.cockpit.work import MOST, Job
 from aegis.core.times import MICROS, system_clock
 from support.deployments import TOOLS

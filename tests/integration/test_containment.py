@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from support.missions import desk
 from support.people import person
 from support.served import Served, served
 from support.shell import aegis, read_json
+from support.threads import together
 
 ATTACK: dict[str, Any] = {"path": "../../../../etc/shadow"}
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"}, session="s-1")
@@ -155,11 +155,7 @@ def test_many_threads_contain_at_exactly_the_configured_count(tmp_path: Path) ->
         def work() -> None:
             found.extend(place.gate.decide(BAD).reason for _ in range(8))
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(4, work)
         assert found.count(Reason.ATTACK_DETECTED) == 10
         assert found.count(Reason.REVOKED) == 22
     finally:

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from aegis.bootstrap import Deployment
-from aegis.cli.doctor.model import Found, Patient
+from aegis.cli.doctor import Found, Patient
 from aegis.cli.doctor.posture import posture
 from aegis.config.config import parse_config
 from aegis.context.embeddings import MAX_ANSWER, MAX_MEASURED, MAX_TOOLS, egress_to, embed

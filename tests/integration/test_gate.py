@@ -21,6 +21,7 @@ from aegis.errors import InvalidCall, StoreConflict
 from aegis.gate.control import set_agent
 from support.approvals import resolve
 from support.deployments import deployment
+from support.threads import together
 
 READ = ToolCall(tool="read_file", arguments={"path": "notes.txt"})
 MAIL = ToolCall(tool="send_email", arguments={"to": "a@example.com", "body": "hello"}, call_id="m1")
@@ -200,11 +201,7 @@ def test_threads_share_one_chain(place: Deployment) -> None:
         for _ in range(20):
             assert place.gate.decide(READ).outcome is Outcome.ALLOW
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, work)
     kinds = [receipt["kind"] for receipt in receipts(place)]
     assert kinds.count("decision") == 160
 
@@ -226,11 +223,7 @@ def test_one_of_two_racing_calls_with_one_id_decides_and_both_hear_it(place: Dep
         start.wait()
         answers.append(place.gate.decide(call).decision_id)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, work)
     assert len(set(answers)) == 1
 
 

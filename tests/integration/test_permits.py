@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import aegis
 from aegis.enforce.scope import permit_context
 from aegis.keys.permits import OfflinePermits
 from support.served import Answer, Served, served
+from support.threads import together
 
 MAIL = {"to": "a@example.com", "body": "hello"}
 CONFIG = """version: 1
@@ -85,11 +85,7 @@ def test_a_permit_is_redeemed_once_and_for_its_call_alone(gateway: Served) -> No
 def test_of_many_redemptions_at_once_one_counts(gateway: Served) -> None:
     permit = allowed(gateway, "race-1")
     statuses: list[int] = []
-    threads = [threading.Thread(target=lambda: statuses.append(verify(gateway, permit).status)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, lambda: statuses.append(verify(gateway, permit).status))
     assert sorted(statuses) == [200] + [409] * 7
 
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import aegis
 from aegis.bootstrap import open_state
+from aegis.cli.doctor import Patient
 from aegis.cli.doctor.home import log
-from aegis.cli.doctor.model import Patient
 from aegis.cli.verifying import verify_home
 from aegis.core.call import ToolCall
 from aegis.core.ports import Document, Store
@@ -30,6 +31,7 @@ _CONSTANT = re.compile(r"^([A-Z_]+): Final(?:\[str\])? = \"([a-z_-]+)\"", re.MUL
 _USED = re.compile(r"(?:collection=|document\(|documents\()([A-Z_]+)\b")
 
 
+@cache
 def collections() -> list[str]:
     """Every collection that a module writes documents of."""
     found: set[str] = set()

@@ -14,19 +14,20 @@ from hypothesis import strategies as st
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome, Verdict
 from aegis.core.principal import Principal
-from aegis.detect import extract, gather
+from aegis.detect import extract
 from aegis.detect.code import parse_code
 from aegis.detect.extract import MOST_POINTERS
-from aegis.detect.facts import MOST_EFFORT, Facts, FactSubject, ReadLimits
+from aegis.detect.facts import MOST_EFFORT, Facts, ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, load
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.shell.tree import parse_shell
 from aegis.detect.shell.unquote import find_unresolved
 from aegis.detect.sql import parse_sql
 from aegis.detect.views import MAX_TOTAL, MOST_DECODED
-from aegis.policy.guards.base import Case, ResultCase
+from aegis.policy.guards.base import ResultCase
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.result import ResultContentGuard
+from support.cases import facts_of, read_case
 
 SIZE = 100_000  # beyond every budget, and quicker than a MiB
 MOST_SCANNED = 4  # times that the bytes of a call and its readings pass through the engine
@@ -61,16 +62,8 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
     yield counted
 
 
-def facts_of(tool: str, arguments: dict[str, Any]) -> Facts:
-    return gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
-
-
 def report_on(tool: str, arguments: dict[str, Any], facts: Facts) -> Report:
-    case = Case(
-        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
-        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
-    )  # fmt: skip
-    return ContentGuard(SCANNER).check(case)
+    return ContentGuard(SCANNER).check(read_case(tool, arguments, facts))
 
 
 def limits_of(findings: tuple[Finding, ...]) -> set[tuple[str, Outcome]]:

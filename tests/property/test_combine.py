@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -25,6 +26,7 @@ findings = st.builds(
 )
 
 
+@cache  # a strategy that is built anew for each example takes longer than all that is drawn from it
 def reports_of(guard: str) -> st.SearchStrategy[Report]:
     return st.builds(
         Report,

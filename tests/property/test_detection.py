@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from aegis.core.finding import Finding
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.detect import extract, gather
-from aegis.detect.facts import FactSubject, ReadLimits
+from aegis.detect import extract
+from aegis.detect.facts import ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, load
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.views import MAX_VIEWS, expanded, may_have_views, views_of
-from aegis.policy.guards.base import Case, ResultCase
+from aegis.policy.guards.base import ResultCase
 from aegis.policy.guards.content import MOST_FINDINGS, ContentGuard
 from aegis.policy.guards.result import ResultContentGuard
+from support.cases import read_case
 
 SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
 PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))
@@ -37,12 +38,7 @@ NAMES = st.sampled_from(["command", "query", "path", "url", "body", "name", "cod
 
 
 def judged(arguments: dict[str, Any], tool: str = "t") -> tuple[Finding, ...]:
-    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
-    case = Case(
-        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
-        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
-    )  # fmt: skip
-    return ContentGuard(SCANNER).check(case).findings
+    return ContentGuard(SCANNER).check(read_case(tool, arguments)).findings
 
 
 def judged_result(result: dict[str, Any]) -> tuple[Finding, ...]:
@@ -56,12 +52,7 @@ def judged_result(result: dict[str, Any]) -> tuple[Finding, ...]:
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(NAMES, VALUE, max_size=4), st.sampled_from(["bash", "run_sql", "send_email", "t"]))
 def test_any_call_and_result_is_judged(arguments: dict[str, Any], tool: str) -> None:
-    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
-    case = Case(
-        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
-        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
-    )  # fmt: skip
-    report = ContentGuard(SCANNER).check(case)
+    report = ContentGuard(SCANNER).check(read_case(tool, arguments))
     assert len(report.findings) <= MOST_FINDINGS
     assert report.outcome >= max((finding.outcome for finding in report.findings), default=Outcome.ALLOW)
     texts = extract(arguments, ReadLimits())

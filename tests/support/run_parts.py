@@ -10,13 +10,13 @@ from typing import Any
 from langgraph.graph import END, START, StateGraph
 
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.tool_description import ToolDescription
 from aegis.runs import GuardContext, RunReport, RunView, Stage
 from aegis.runs.nodes import Nodes
 from aegis.runs.providers import Question
 from aegis.runs.routing import Candidate
 from aegis.runs.state import RunState
 from aegis.wire.client import ModelAnswer, ModelRequest
+from aegis.wire.tool_lists import ToolDescription
 
 LEDGER: list[tuple[str, str, str]] = []
 """What the finalizer saw: status, reason, output."""

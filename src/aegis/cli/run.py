@@ -20,7 +20,7 @@ from aegis.errors import AegisError, ConfigError, InvalidCall, StoreError
 
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "aegis.cli.demo.run", "init": "aegis.cli.init", "serve": "aegis.cli.serve", "decide": "aegis.cli.decide",
-    "why": "aegis.cli.why", "explain": "aegis.cli.explain", "doctor": "aegis.cli.doctor.command",
+    "why": "aegis.cli.why", "explain": "aegis.runs.explain", "doctor": "aegis.cli.doctor.command",
     "kill": "aegis.behaviour.commands", "report-false-alarm": "aegis.cli.false_alarm",
     "run": "aegis.cli.running.command",
 }  # fmt: skip

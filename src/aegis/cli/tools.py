@@ -18,9 +18,9 @@ from aegis.cli.output import Column, columns, note, print_json, print_line, show
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from aegis.core.tool_description import ToolDescription
     from aegis.policy.dataflow.drafting import SeenTool
     from aegis.policy.guards.descriptions import Pins
+    from aegis.wire.tool_lists import ToolDescription
 
 app = typer.Typer(help="What tools say about themselves: scanned and pinned.")
 
@@ -253,11 +253,11 @@ def _read(source: list[str] | None, server: str | None) -> tuple[ToolDescription
 def _scan(tools: tuple[ToolDescription, ...], pins: Pins, folders: list[Path] | None) -> list[dict[str, Any]]:
     from aegis.core.names import split_selector
     from aegis.core.text import mask
-    from aegis.core.tool_description import ToolDescription
     from aegis.detect.rules import builtin_folder, load
     from aegis.detect.rules.cache import default_cache_folder
     from aegis.detect.rules.scanner import Scanner
     from aegis.policy.guards.descriptions import DescriptionScanner
+    from aegis.wire.tool_lists import ToolDescription
 
     scanner = Scanner(load(builtin_folder(), *(folders or ())), cache=default_cache_folder())
     here = {tool.identity for tool in tools}

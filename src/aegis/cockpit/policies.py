@@ -11,10 +11,9 @@ from starlette.responses import RedirectResponse, Response
 
 from aegis.cockpit import editing
 from aegis.cockpit.page import PageRequest, filters, html, page
-from aegis.cockpit.replaying import AT_ONCE
 from aegis.cockpit.rows import leaves
-from aegis.cockpit.work import REPLAY_DAYS, ReplayFound
-from aegis.config.text import MAX_REPLAYED, text_in_force
+from aegis.cockpit.work import MOST, REPLAY_DAYS, ReplayFound
+from aegis.config.text import MAX_REPLAYED, text_in_force, text_of
 from aegis.core.json import parse
 from aegis.core.times import MICROS, rfc3339
 from aegis.errors import InvalidCall
@@ -48,7 +47,7 @@ async def draft_page(request: PageRequest) -> Response:
     )
 
 
-async def start(request: PageRequest) -> Response:
+async def start_draft(request: PageRequest) -> Response:
     """Ask the configured model for a draft."""
     wish = request.form.get("wish", "").replace("\r\n", "\n").strip()
     if not 1 <= len(wish) <= MAX_WISH_CHARS:
@@ -57,7 +56,7 @@ async def start(request: PageRequest) -> Response:
     return RedirectResponse("/policies/draft", 303)
 
 
-async def cancel(request: PageRequest) -> Response:
+async def cancel_draft(request: PageRequest) -> Response:
     """Wait for the model no longer."""
     request.cockpit.drafts.job.cancel()
     return RedirectResponse("/policies/draft", 303)
@@ -133,6 +132,7 @@ def _result(call: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
 
 
 DAYS: Final = (1, 7, 30)
+AT_ONCE: Final = 5  # answers of the API that the editor waits for: what it shows at once is that cheap
 
 
 async def policies(request: PageRequest) -> Response:
@@ -235,13 +235,51 @@ async def _editor(request: PageRequest, *, text: str, **more: Any) -> Response:
     )
 
 
+# Replay over every recorded call of a period: in steps, with its progress, and bounded in what it keeps. What is said
+# of it says which calls it is about: where it reached back to, and whether that is the whole period.
+
+
+async def replay_page(request: PageRequest) -> Response:
+    """Show where the replay stands, and what it has found so far."""
+    replays = request.cockpit.replays
+    found, total = replays.found, request.cockpit.rollup.tally.kinds["decision"]
+    before = await asyncio.to_thread(text_in_force, request.services.policy)
+    return html(
+        request,
+        "replay.html",
+        standing=replays.job.standing,
+        found=found,
+        share=min(100, found.done * 100 // max(1, min(total, MOST))),
+        difference=editing.difference(before, found.text) if found.text else [],
+    )
+
+
+async def start_replay(request: PageRequest) -> Response:
+    """Replay the text of the form over all calls of its days."""
+    text, days = editing.text_of_form(request.form), request.form.get("days", "")
+    if not (days.isascii() and days.isdigit() and 1 <= int(days[:4]) <= REPLAY_DAYS):
+        raise InvalidCall(f"the days must be from 1 to {REPLAY_DAYS}")
+    candidate = (await asyncio.to_thread(request.services.policy.check, text_of(text.encode()))).policy
+    request.cockpit.replays.start(request.services, candidate, text=text, days=int(days[:4]), by=request.principal.id)
+    return RedirectResponse("/policies/replay", 303)
+
+
+async def cancel_replay(request: PageRequest) -> Response:
+    """End the replay; what it found stays."""
+    request.cockpit.replays.job.cancel()
+    return RedirectResponse("/policies/replay", 303)
+
+
 PAGES: Final = (
     page("GET", "/policies", policies, "admin", query=filters("from", "done")),
     page("POST", "/policies/check", check, "admin"),
     page("POST", "/policies/apply", apply, "admin"),
     page("GET", "/policies/draft", draft_page, "admin"),
-    page("POST", "/policies/draft", start, "admin"),
-    page("POST", "/policies/draft/cancel", cancel, "admin"),
+    page("POST", "/policies/draft", start_draft, "admin"),
+    page("POST", "/policies/draft/cancel", cancel_draft, "admin"),
     page("GET", "/policies/playground", playground, "admin"),
     page("POST", "/policies/playground", decide, "admin"),
+    page("GET", "/policies/replay", replay_page, "admin"),
+    page("POST", "/policies/replay", start_replay, "admin"),
+    page("POST", "/policies/replay/cancel", cancel_replay, "admin"),
 )

@@ -24,7 +24,7 @@ from aegis.behaviour import pages as behaviour_pages
 from aegis.behaviour.baseline import Unusual
 from aegis.bootstrap import Deployment
 from aegis.bootstrap.state import is_demonstration
-from aegis.cockpit import agents, alerts, audit, calls, now, page, policies, replaying, signin, traces, violations
+from aegis.cockpit import agents, alerts, audit, calls, now, page, policies, signin, traces, violations
 from aegis.cockpit.alerting import Alerting
 from aegis.cockpit.page import (
     HEADERS,
@@ -64,7 +64,6 @@ PAGES: Final[tuple[Page, ...]] = (
     *traces.PAGES,
     *violations.PAGES,
     *policies.PAGES,
-    *replaying.PAGES,
     *agents.PAGES,
     *missions_pages.PAGES,
     *behaviour_pages.PAGES,

@@ -1,13 +1,18 @@
-"""What happened in a run, guard by guard, from the log alone."""
+"""`aegis explain`: what happened in a run, or at one receipt, guard by guard, from the log alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Annotated, Any, Final
 
 import orjson
+import typer
 from msgspec import Struct
 
+from aegis.cli import output
+from aegis.cli.opening import existing
+from aegis.cli.options import ConfigFile, Home, Json
+from aegis.cli.output import Column, show_list
 from aegis.core.ports import Entry, Reader, Search
 from aegis.errors import InvalidCall
 
@@ -28,7 +33,7 @@ class ExplainedStep(Struct, frozen=True, kw_only=True):
     rules: tuple[str, ...] = ()
 
 
-def explain(reader: Reader, run_id: str, principal: str = "") -> Iterator[ExplainedStep]:
+def steps_of(reader: Reader, run_id: str, principal: str = "") -> Iterator[ExplainedStep]:
     """Every step of the run, oldest first; nothing where the log holds none of it.
 
     Only what the run's own principal did in it is told, and what people and judges answered to that: a session of the
@@ -86,3 +91,55 @@ def _of_one(entries: Iterable[Entry], owner: str) -> Iterator[Entry]:
         if entry.principal == owner or entry.parent in known:
             known.add(entry.receipt_id)
             yield entry
+
+
+_COLUMNS = (
+    Column(title="TIME", member="time"),
+    Column(title="STAGE", member="stage"),
+    Column(title="TOOL", member="tool"),
+    Column(title="GUARD", member="guard"),
+    Column(title="OUTCOME", member="outcome"),
+    Column(title="REASON", member="reason"),
+    Column(title="RULES", member="rules", write=", ".join),
+)
+
+
+def explain(
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="the run's id, the name of any session, or an id or index of a receipt")
+    ],
+    principal: Annotated[
+        str, typer.Option(metavar="ID", help="whose session is meant, where several principals have one of this name")
+    ] = "",
+    config: ConfigFile = None,
+    home: Home = None,
+    as_json: Json = False,
+) -> int:
+    """Say guard by guard who let what through in a run, oldest first, or at one receipt that `aegis log show` names."""
+    from aegis.cli.receipts import find_entry
+
+    with existing(home, config) as state, state.store.reader() as reader:
+        found = list(steps_of(reader, run, principal))
+        if not found and (entry := find_entry(reader, run)) is not None:
+            found = list(steps([entry]))
+    if not found:
+        raise InvalidCall(
+            f"the log holds nothing of a run `{run}`, and no such receipt",
+            code="not_found",
+            hint="`aegis log show` lists receipts and `aegis log show --json` their sessions",
+        )
+    rows: list[dict[str, Any]] = [
+        {
+            "index": step.index,
+            "time": step.time,
+            "stage": step.stage,
+            "tool": step.subject,
+            "guard": step.guard,
+            "outcome": step.outcome,
+            "reason": step.reason,
+            "rules": list(step.rules),
+        }
+        for step in found
+    ]
+    show_list(rows, _COLUMNS, as_json=as_json, empty="")
+    return output.DONE

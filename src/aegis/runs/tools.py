@@ -21,13 +21,12 @@ from aegis.core.decision import ApprovalRef
 from aegis.core.json import parse
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.principal import Principal
-from aegis.core.tool_description import ToolDescription
 from aegis.errors import AegisError, InvalidCall
 from aegis.gate import Gate
 from aegis.runs.masking import reveal_value
 from aegis.runs.records import Claim, Claims, GuardRow
 from aegis.runs.state import GuardContext, RunGuard, RunReport, RunView
-from aegis.wire.tool_lists import read_tools
+from aegis.wire.tool_lists import ToolDescription, read_tools
 
 # Servers whose tools runs use: MCP servers of the configuration, and those of installed packages.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from support.asking import Mode, both_modes, decide
 from support.missions import ISSUER, claims
 from support.served import Served
 from support.shell import aegis as run
+from support.threads import together
 
 PROOFS = {"evidence": ["session_proof", "call_proof"]}
 TOOLS = {"tools": {"allow": ["read_file"]}, "effects": ["read"]}
@@ -144,11 +144,7 @@ def test_calls_of_many_threads_are_each_proved_once(gateway: Served, tmp_path: P
     def work() -> None:
         outcomes.extend(client.decide(read("many", f"/ws/{number}")).outcome for number in range(10))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, work)
     assert outcomes == [Outcome.ALLOW] * 80
 
 

@@ -12,7 +12,7 @@ from agent_framework import Agent, FunctionInvocationContext, MiddlewareTerminat
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.model import Framework, Way, functions
 from support.worlds import World
 
 
@@ -28,24 +28,8 @@ def responses(world: World) -> Any:
     return OpenAIChatClient(model="m", async_client=client(world))
 
 
-def tools(world: World) -> list[Any]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
-
-
 def agent_of(world: World, made: Any, **options: Any) -> Agent:
-    return Agent(**{"client": made, "name": "a", "tools": tools(world), **options})
+    return Agent(**{"client": made, "name": "a", "tools": functions(world), **options})
 
 
 def run(make: Callable[[World], Any]) -> Callable[[World], str]:
@@ -181,7 +165,7 @@ def with_context(world: World) -> str:
         assert ctx.function.name == "send_email"
         return world.run("send_email", {"to": to, "subject": subject})
 
-    return asyncio.run(_text(agent_of(world, chat(world), tools=[send_email, *tools(world)[1:]])))
+    return asyncio.run(_text(agent_of(world, chat(world), tools=[send_email, *functions(world)[1:]])))
 
 
 def denies(world: World) -> str:

@@ -17,7 +17,7 @@ from autogen_core.tools import FunctionTool, StaticWorkbench, TextResultContent,
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.model import Framework, Way, functions
 from support.worlds import World
 
 INFO = ModelInfo(
@@ -30,22 +30,6 @@ def model(world: World) -> Any:
     return OpenAIChatCompletionClient(
         model="m", base_url=world.provider.url, api_key="k", max_retries=0, model_info=INFO
     )
-
-
-def functions(world: World) -> list[Any]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
 
 
 def agent_of(world: World, **options: Any) -> AssistantAgent:

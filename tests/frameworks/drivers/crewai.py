@@ -23,7 +23,7 @@ from crewai.tools import BaseTool, tool
 from pydantic import BaseModel
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.model import Framework, Way, blocking_functions
 from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World
 
@@ -33,22 +33,7 @@ def llm(world: World, **options: Any) -> Any:
 
 
 def tools(world: World) -> list[Any]:
-    @tool("send_email")
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    @tool("read_file")
-    def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    @tool("book")
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
+    return [tool(one.__name__)(one) for one in blocking_functions(world)]
 
 
 class MailArguments(BaseModel):

@@ -16,25 +16,9 @@ from google.adk.tools import AgentTool, FunctionTool, ToolContext
 from google.genai import types
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import EVERYTHING, Framework, Way
+from frameworks.model import EVERYTHING, Framework, Way, functions
 from support.gemini import gemini
 from support.worlds import World
-
-
-def functions(world: World) -> list[Any]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
 
 
 def agent_of(world: World, **options: Any) -> LlmAgent:

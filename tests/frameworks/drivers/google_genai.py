@@ -10,6 +10,7 @@ from google import genai
 from google.genai import types
 
 from frameworks.model import EVERYTHING, Framework, Way
+from frameworks.model import blocking_functions as functions
 from support.gemini import gemini
 from support.worlds import World
 
@@ -21,22 +22,6 @@ def client(world: World) -> genai.Client:
     # A client that nobody holds closes its connections.
     _clients[:] = [made]
     return made
-
-
-def functions(world: World) -> list[Callable[..., Any]]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
 
 
 def async_functions(world: World) -> list[Callable[..., Any]]:

@@ -18,7 +18,7 @@ from langgraph.prebuilt import InjectedState, ToolNode, ToolRuntime, create_reac
 from langgraph.types import Command, interrupt
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.model import Framework, Way, blocking_functions
 from support.worlds import World
 
 GO: Any = {"messages": [{"role": "user", "content": "go"}]}
@@ -29,22 +29,7 @@ def model(world: World, **options: Any) -> ChatOpenAI:
 
 
 def tools(world: World) -> list[BaseTool]:
-    @tool
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    @tool
-    def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    @tool
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
+    return [tool(one) for one in blocking_functions(world)]
 
 
 def async_tools(world: World) -> list[BaseTool]:

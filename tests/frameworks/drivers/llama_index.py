@@ -11,7 +11,7 @@ from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.llms.openai import OpenAI
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import EVERYTHING, Framework, Way
+from frameworks.model import EVERYTHING, Framework, Way, blocking_functions
 from frameworks.spoken import SPOKEN, ToldProvider, spoken
 from support.worlds import World
 
@@ -21,19 +21,7 @@ def model(world: World) -> Any:
 
 
 def tools(world: World) -> list[Any]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [FunctionTool.from_defaults(one) for one in (send_email, read_file, book)]
+    return [FunctionTool.from_defaults(one) for one in blocking_functions(world)]
 
 
 def async_tools(world: World) -> list[Any]:

@@ -28,7 +28,7 @@ from mcp.server import MCPServer
 
 from aegis.cli.demo.provider import Call, Turn
 from frameworks.drivers.mcp import offering, serving
-from frameworks.model import EVERYTHING, Framework, Way
+from frameworks.model import EVERYTHING, Framework, Way, functions
 from support.worlds import World
 
 set_tracing_disabled(True)
@@ -47,22 +47,8 @@ def responses(world: World) -> Any:
 
 
 def tools(world: World) -> list[Any]:
-    @function_tool
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    @function_tool
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    @function_tool(strict_mode=False)
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
+    send_email, read_file, book = functions(world)
+    return [function_tool(send_email), function_tool(read_file), function_tool(book, strict_mode=False)]
 
 
 def agent_of(world: World, model: Any, **options: Any) -> Agent[Any]:

@@ -14,28 +14,12 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.toolsets import FunctionToolset, WrapperToolset
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Drive, Framework, Way
+from frameworks.model import Drive, Framework, Way, functions
 from support.worlds import World
 
 
 def model(world: World) -> Any:
     return OpenAIChatModel("m", provider=OpenAIProvider(base_url=world.provider.url, api_key="k"))
-
-
-def functions(world: World) -> list[Any]:
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
 
 
 def agent_of(world: World) -> Agent:

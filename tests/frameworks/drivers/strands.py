@@ -12,7 +12,7 @@ from strands.models.openai import OpenAIModel
 from strands.tools.executors import SequentialToolExecutor
 
 from aegis.cli.demo.provider import Call, Turn
-from frameworks.model import Framework, Way
+from frameworks.model import Framework, Way, functions
 from support.worlds import World
 
 
@@ -22,22 +22,7 @@ def model(world: World, **options: Any) -> Any:
 
 
 def tools(world: World) -> list[Any]:
-    @tool
-    def send_email(to: str, subject: str = "hello") -> str:
-        """Send a mail."""
-        return world.run("send_email", {"to": to, "subject": subject})
-
-    @tool
-    async def read_file(path: str) -> str:
-        """Read a file."""
-        return world.run("read_file", {"path": path})
-
-    @tool
-    def book(count: int, item: str = "tea") -> str:
-        """Book something."""
-        return world.run("book", {"count": count, "item": item})
-
-    return [send_email, read_file, book]
+    return [tool(one) for one in functions(world)]
 
 
 def agent_of(world: World, **options: Any) -> Agent:

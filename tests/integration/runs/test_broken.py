@@ -13,7 +13,7 @@ from msgspec import structs
 from aegis.bootstrap import Deployment
 from aegis.core.principal import Principal
 from aegis.errors import StoreUnavailable
-from aegis.runs.explain import explain
+from aegis.runs.explain import steps_of
 from aegis.runs.nodes import BuildGraph, Nodes, standard_graph
 from aegis.runs.records import Action, RunRecord, RunRow, RunRows
 from aegis.runs.service import MOST_ATTEMPTS, Runs, open_runs
@@ -80,7 +80,7 @@ async def test_a_run_that_breaks_off_every_time_ends_as_failed(tmp_path: Path) -
         assert (await runs.resume(BOT, "poor")).status == "failed"
         assert (await runs.start(BOT, REQUEST)).status == "failed"
         with place.store.reader() as reader:
-            steps = [step for step in explain(reader, "poor") if step.stage == "end"]
+            steps = [step for step in steps_of(reader, "poor") if step.stage == "end"]
         assert [(step.outcome, step.reason) for step in steps] == [("block", "unavailable")]
         assert journal.read_text().splitlines() == ["read_note a"]
 
@@ -122,7 +122,7 @@ async def test_a_run_that_broke_off_before_its_first_step_begins_again(
         assert (await runs.get(BOT, "poor")).output == "done"
         assert journal.read_text().splitlines() == ["read_note a"]
         with place.store.reader() as reader:
-            stages = [step.stage for step in explain(reader, "poor")]
+            stages = [step.stage for step in steps_of(reader, "poor")]
             assert not reader.documents("run-openings")  # what it began from is not kept any longer
         assert (stages[0], stages.count("start"), stages[-1]) == ("start", 1, "end")
 
@@ -150,7 +150,7 @@ async def test_a_run_that_breaks_off_behind_a_receipt_starts_and_ends_once_on_re
         await runs.recover()
         assert (left, (await runs.get(BOT, "poor")).status) == ([], "completed")
         with place.store.reader() as reader:
-            stages = [step.stage for step in explain(reader, "poor")]
+            stages = [step.stage for step in steps_of(reader, "poor")]
         assert (stages[0], stages[-1], stages.count("start"), stages.count("end")) == ("start", "end", 1, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from aegis.core.principal import Principal
 from aegis.errors import ConfigError
-from aegis.runs.explain import ExplainedStep, explain
+from aegis.runs.explain import ExplainedStep, steps_of
 from aegis.runs.nodes import BuildGraph
 from aegis.runs.service import open_runs
 from aegis.runs.state import RunAnswer, RunRequest
@@ -47,7 +47,7 @@ async def run(
             async with open_runs(place, graphs) as runs:
                 answer = await runs.start(BOT, RunRequest(messages=({"role": "user", "content": text},)))
             with place.store.reader() as reader:
-                return answer, list(explain(reader, answer.run_id)), model
+                return answer, list(steps_of(reader, answer.run_id)), model
         finally:
             place.close()
 

@@ -166,11 +166,11 @@ def test_a_caller_cannot_claim_calls_or_results(here: World) -> None:
 
 
 def test_what_happened_is_explained_from_the_log(here: World) -> None:
-    from aegis.runs.explain import explain
+    from aegis.runs.explain import steps_of
 
     here.run(call("read_note", {"name": "a"}), say("read"), id="told")
     with here.gateway.deployment.store.reader() as reader:
-        steps = list(explain(reader, "told"))
+        steps = list(steps_of(reader, "told"))
     assert [step.stage for step in steps if step.guard == ""][:1] == ["start"]
     assert ("ingress", "documents") in [(step.stage, step.guard) for step in steps]
     assert ("decision", "read_note") in [(step.stage, step.subject) for step in steps]
@@ -178,7 +178,7 @@ def test_what_happened_is_explained_from_the_log(here: World) -> None:
 
 
 def test_another_principals_session_of_the_same_name_is_not_told(here: World) -> None:
-    from aegis.runs.explain import explain
+    from aegis.runs.explain import steps_of
 
     paused = here.run(call("send_email", {"to": "a@example.com", "body": "hi"}), say("sent"), id="told")
     body = {"tool": "read_note", "arguments": {"name": "foreign"}, "session": "told"}
@@ -186,7 +186,7 @@ def test_another_principals_session_of_the_same_name_is_not_told(here: World) ->
     approve(here, paused.json)
     wait(here, "told")
     with here.gateway.deployment.store.reader() as reader:
-        steps = list(explain(reader, "told"))
+        steps = list(steps_of(reader, "told"))
     assert "read_note" not in {step.subject for step in steps}
     reasons = {step.guard: step.reason for step in steps if step.stage == "decision" and step.outcome != "approved"}
     assert (reasons["registry"], reasons["content"]) == ("irreversible", "none")
@@ -195,17 +195,17 @@ def test_another_principals_session_of_the_same_name_is_not_told(here: World) ->
 
 def test_a_session_that_several_principals_have_is_told_of_the_named_one(here: World) -> None:
     from aegis.errors import InvalidCall
-    from aegis.runs.explain import explain
+    from aegis.runs.explain import steps_of
 
     for key in ("bot", "other"):
         body = {"tool": "read_note", "arguments": {"name": key}, "session": "shared"}
         principal = here.gateway.ask("POST", "/v1/decisions", body, key=key).json
     with here.gateway.deployment.store.reader() as reader:
         with pytest.raises(InvalidCall, match="several principals"):
-            list(explain(reader, "shared"))
+            list(steps_of(reader, "shared"))
         entry = reader.entry_by_id(principal["decision_id"])
         assert entry is not None
-        assert {step.index for step in explain(reader, "shared", entry.principal)} == {entry.index}
+        assert {step.index for step in steps_of(reader, "shared", entry.principal)} == {entry.index}
 
 
 def test_chat_completions_are_a_face_of_the_same_runs(here: World) -> None:

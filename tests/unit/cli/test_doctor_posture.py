@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from aegis.cli.doctor import Check, Found, Patient
 from aegis.cli.doctor.home import keys
-from aegis.cli.doctor.model import Check, Found, Patient
 from aegis.cli.doctor.posture import posture
 from aegis.keys.api import issue, revoke_key, store_key
 from aegis.keys.keyring import Purpose, load_or_create, path_for

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from aegis.core.receipt import GATEWAY_SIGNER, LOG_SIGNER, agent_signer
 from aegis.errors import KeyFileError, StoreCorrupt
 from aegis.keys.keyring import Keyring, load, path_for
+from support.threads import together
 
 
 def test_a_key_survives_a_restart(tmp_path: Path) -> None:
@@ -84,11 +85,7 @@ def test_racing_threads_agree_on_one_key(tmp_path: Path) -> None:
         start.wait()
         kids.append(Keyring(tmp_path).receipt_signer("bot").kid)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, work)
     assert len(set(kids)) == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from aegis.gate.events import new_id
 from aegis.keys.keyring import Keyring
 from aegis.log.writer import CallKey, CallMoved, ControlMoved, Ledger, Unit
 from aegis.store import open_store
+from support.threads import together
 
 
 def draft(kind: str = "alarm", **members: object) -> Draft:
@@ -143,11 +143,7 @@ def test_many_threads_append_every_unit_exactly_once(store: Store, tmp_path: Pat
         for _ in range(25):
             ids.extend(recorded.receipt_id for recorded in ledger.append(Unit(drafts=(draft(),))))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, work)
     stored = [body["receipt_id"] for body in bodies(store)]
     assert sorted(stored, key=str) == sorted(ids)
     assert len(stored) == 200

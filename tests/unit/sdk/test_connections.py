@@ -18,6 +18,7 @@ from aegis.sdk.client import Client
 from support.asking import CALL, Mode, both_modes, decide, observe, said
 from support.decisions import wire_decision
 from support.raw_server import Received, answer, serving
+from support.threads import together
 
 GARBAGE = {
     "no HTTP": b"+PONG\r\n",
@@ -185,11 +186,7 @@ def test_many_threads_share_a_client() -> None:
     with serving(said(wire_decision)) as server:
         client = Client(server.url)
         allowed: list[bool] = []
-        threads = [threading.Thread(target=lambda: allowed.append(client.decide(CALL).allowed)) for _ in range(24)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        together(24, lambda: allowed.append(client.decide(CALL).allowed))
     assert allowed == [True] * 24
 
 

@@ -25,6 +25,7 @@ from aegis.store.sqlite import reader as sqlite_reader
 from aegis.store.sqlite import store as sqlite_store
 from aegis.store.sqlite.connect import MIGRATIONS, SCHEMA_VERSION, connect, migrate
 from support.log_entries import append, entry, grow
+from support.threads import together
 
 ROOT = Path(__file__).parents[3]
 
@@ -390,11 +391,7 @@ def test_threads_may_open_a_new_file_at_once(path: Path) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, work)
     assert failures == []
     store = SqliteStore(path)
     assert size_of(store) == 4

@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from aegis.errors import StoreUnavailable
 from aegis.log.merkle import Frontier
 from aegis.store.sqlite import SqliteStore
 from support.log_entries import append, entry, grow
+from support.threads import together
 
 PATIENCE_S = 120.0
 TESTS = Path(__file__).parents[2]
@@ -123,11 +123,7 @@ def test_a_crash_loses_nothing_that_was_acknowledged(path: Path, groups: int, du
 def test_several_that_open_after_a_crash_find_one_log(path: Path) -> None:
     crash(path, 7)
     stores: list[SqliteStore] = []
-    threads = [threading.Thread(target=lambda: stores.append(SqliteStore(path, busy_s=PATIENCE_S))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, lambda: stores.append(SqliteStore(path, busy_s=PATIENCE_S)))
     for store in stores:
         check(store, 7)
         store.close()

@@ -9,13 +9,13 @@ import typer
 from msgspec import structs
 
 from aegis.cli import output
+from aegis.cli.doctor import Check, Patient
 from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, api_key_of, home_of
 from aegis.cli.output import columns, print_json, show_list
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aegis.cli.doctor.model import Check
 
 _COLUMNS: Final = columns("check", "state", ("text", "FOUND"))
 
@@ -43,8 +43,6 @@ def doctor(
     """Look for what is wrong; exit 1 if anything must be repaired. Nothing is changed."""
     if coverage:
         return _coverage(modules or [], home_of(home), config, as_json=as_json)
-    from aegis.cli.doctor.model import Patient
-
     patient = Patient(home=home_of(home), config=config, url=url, api_key=api_key_of(key_file))
     found = [one for check in _checks() for one in check(patient)]
     healthy = all(one.state != "fail" for one in found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from aegis.cli.doctor.model import Found, Patient
+from aegis.cli.doctor import Found, Patient
 from aegis.errors import AegisError, ConfigError, KeyFileError
 
 if TYPE_CHECKING:

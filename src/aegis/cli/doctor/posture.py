@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from aegis.cli.doctor.model import Found, Patient, State
+from aegis.cli.doctor import Found, Patient, State
 from aegis.errors import AegisError, ConfigError, InvalidCall, ModelFailed
 
 if TYPE_CHECKING:

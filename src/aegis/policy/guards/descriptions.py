@@ -12,7 +12,6 @@ from aegis.core.finding import Finding
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Category, Outcome, Risk
 from aegis.core.patterns import Lazy
-from aegis.core.tool_description import MEMBERS, ToolDescription
 from aegis.detect import extract
 from aegis.detect.facts import ReadLimits
 from aegis.detect.fold import hidden_text, skeleton
@@ -20,6 +19,7 @@ from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import Scanner
 from aegis.detect.views import views_of
 from aegis.errors import InvalidCall
+from aegis.wire.tool_lists import MEMBERS, ToolDescription
 
 # Names that take another tool's place: look-alikes, doubles across servers, and descriptions that speak of others.
 

@@ -6,7 +6,6 @@ from typing import Any, Final, cast
 
 from aegis.core.principal import Principal
 from aegis.core.text import TEXT_ROLES, TextRole
-from aegis.core.tool_description import ToolDescription
 from aegis.detect import extract, gather
 from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.rules.model import Example
@@ -16,6 +15,7 @@ from aegis.policy.guards.base import Case, ResultCase
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.descriptions import DescriptionScanner
 from aegis.policy.guards.result import ResultContentGuard
+from aegis.wire.tool_lists import ToolDescription
 
 _NOBODY: Final = Principal(id="examples", roles=frozenset({"agent"}))
 _ARGUMENT: Final = "value"

@@ -19,11 +19,10 @@ from typing import Any, Final
 from aegis.core.json import parse
 from aegis.core.names import split_selector
 from aegis.core.outcome import Outcome, Reason
-from aegis.core.tool_description import ToolDescription
 from aegis.errors import InvalidCall
 from aegis.policy.guards.descriptions import DescriptionScanner, Pins
 from aegis.proxies.mcp.messages import Message
-from aegis.wire.tool_lists import read_tools
+from aegis.wire.tool_lists import ToolDescription, read_tools
 
 # The file of accepted tools, shared with `aegis tools`: read for every list, added to under a lock.
 

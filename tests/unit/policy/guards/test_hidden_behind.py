@@ -8,12 +8,10 @@ import pytest
 
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.detect import gather
-from aegis.detect.facts import FactSubject, ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, load
 from aegis.detect.rules.cache import default_cache_folder
-from aegis.policy.guards.base import Case
 from aegis.policy.guards.content import ContentGuard
+from support.cases import read_case
 
 GUARD = ContentGuard(Scanner(load(builtin_folder()), cache=default_cache_folder()))
 PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))
@@ -22,12 +20,7 @@ FORMAT = "mkfs.ext4 /dev/sda1"
 
 
 def outcome(tool: str, **arguments: Any) -> Outcome:
-    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
-    case = Case(
-        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
-        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
-    )  # fmt: skip
-    report = GUARD.check(case)
+    report = GUARD.check(read_case(tool, arguments))
     return Outcome.BLOCK if report.missing else report.outcome
 
 

@@ -12,18 +12,19 @@ import pytest
 from aegis.core.finding import Report
 from aegis.core.outcome import Outcome
 from aegis.core.principal import Principal
-from aegis.detect import extract, gather
-from aegis.detect.facts import Effort, FactSubject, ReadLimits
+from aegis.detect import extract
+from aegis.detect.facts import Effort, ReadLimits
 from aegis.detect.rules import Scanner, builtin_folder, checks, load, scanner
 from aegis.detect.rules.cache import default_cache_folder
 from aegis.detect.rules.mentions import Given
 from aegis.detect.rules.scanner import DATA, MOST_CHECKED_TOGETHER
 from aegis.detect.views import MAX_TOTAL, MOST_DECODED, Reading, views_of
 from aegis.policy.guards import result
-from aegis.policy.guards.base import Case, ResultCase
+from aegis.policy.guards.base import ResultCase
 from aegis.policy.guards.content import ContentGuard
 from aegis.policy.guards.outflow import MOST_MASKED, MOST_SEARCHED
 from aegis.policy.guards.result import ResultContentGuard
+from support.cases import read_case
 
 SCANNER = Scanner(load(builtin_folder()), cache=default_cache_folder())
 PRINCIPAL = Principal(id="p", roles=frozenset({"agent"}))
@@ -40,12 +41,7 @@ def secrets(count: int) -> list[str]:
 
 def sent(texts: list[str], argument: str = "body") -> Report:
     tool, arguments = "send_email", {argument: texts}
-    facts = gather(FactSubject(tool=tool, server=None, arguments=arguments, limits=ReadLimits()))
-    case = Case(
-        tool=tool, server=None, arguments=arguments, principal=PRINCIPAL, agent="", session="", call_id="", entry=None,
-        facts=facts, tier=facts.tier, irreversible=facts.irreversible, effects=facts.effects, now=0,
-    )  # fmt: skip
-    return ContentGuard(SCANNER).check(case)
+    return ContentGuard(SCANNER).check(read_case(tool, arguments))
 
 
 def result_of(value: Any) -> Report:

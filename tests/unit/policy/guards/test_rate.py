@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import threading
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from aegis.core.principal import Principal
 from aegis.policy.guards import rate
 from aegis.policy.guards.rate import MAX_LIMIT, ByteRate, Rate, RateGuard, Windows
 from support.cases import make_case
+from support.threads import together
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -134,11 +134,7 @@ def test_threads_never_pass_more_than_the_limit() -> None:
     def call() -> None:
         passed.extend(guard.check(make_case(now=1)).outcome is Outcome.ALLOW for _ in range(50))
 
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(8, call)
     assert sum(passed) == 100
 
 
