@@ -18,6 +18,7 @@ from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.extract import readable
 from aegis.detect.quick import one_of
+from aegis.detect.resources import is_any_secret, place_of
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.tool_words import is_scratch, is_throwaway, statements
@@ -265,3 +266,32 @@ class _Fields:
         if sign[:1] == "$":
             return self._variables.get(sign[1:])
         return sign[1:-1] if sign[:1] == '"' else _WORDS.get(sign, sign)
+
+
+def files_named(text: str) -> Iterator[ResourceEffect]:
+    """What is read of files that are more than data, and what is written where everybody reads it or a system does."""
+    for pattern in (_FILE_READ, _FILE_WRITTEN):
+        for match in islice(pattern.finditer(text), _MOST_NAMED):
+            path, shown = match.group(1), match.group()[-_SHOWN:]
+            place = place_of(path)
+            if pattern is _FILE_WRITTEN and place is not None:
+                is_public = place.resource == "public-place"
+                yield ResourceEffect("expose" if is_public else "write", place.resource, "all", (path,), "", shown)
+            elif place is not None or ("*" in path and is_any_secret(path)):
+                resource = "credential" if place is None else place.resource
+                yield ResourceEffect("read", resource, "one", (path,), "", shown)
+
+
+# Files that statements read and write, as SQLite, DuckDB, MySQL, PostgreSQL, ClickHouse and SQL Server name them.
+_FILE_NAME: Final = (
+    r"'(?:file:(?://)?)?([^'?\n]{1,400})(?:\?[^'\n]{0,80})?'\s*(?:[^\s|+]|$)"  # with nothing put behind it
+)
+_FILE_READ: Final = Lazy(
+    r"(?i)\b(?:attach(?:\s+database)?(?:\s+if\s+not\s+exists)?|from|infile|read_\w+|\w+_scan|sniff_csv|(?:load_|read)?file|pg_read_(?:binary_)?file)\s*"
+    rf"\(?\s*\[?\s*{_FILE_NAME}"
+)
+_FILE_WRITTEN: Final = Lazy(
+    r"(?i)\b(?:vacuum\s+(?:\w+\s+)?into|(?:out|dump)file|copy\b[^;]*?\bto|export\s+database|to\s+disk\s*=)\s*"
+    rf"n?{_FILE_NAME}"
+)
+_MOST_NAMED: Final = 32

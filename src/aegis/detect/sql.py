@@ -7,7 +7,6 @@ its length allows is not read, and says that too: what is read depends on the te
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -23,7 +22,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.built_sql import built_statements
 from aegis.detect.chosen_rows import always_true, selects_all, selects_none
 from aegis.detect.facts import Effort
-from aegis.detect.queries import query_effects
+from aegis.detect.queries import files_named, query_effects
 from aegis.detect.resources import is_any_secret, place_of
 from aegis.detect.tool_words import is_scratch, is_throwaway
 
@@ -57,18 +56,6 @@ _CATALOGUE: Final = frozenset({
     "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
     "pg_user", "pg_authid", "all_tables", "all_users", "user_tables", "dba_users", "sys", "mysql",
 })  # fmt: skip
-# Files that statements read and write, as SQLite, DuckDB, MySQL, PostgreSQL, ClickHouse and SQL Server name them.
-_FILE_NAME: Final = (
-    r"'(?:file:(?://)?)?([^'?\n]{1,400})(?:\?[^'\n]{0,80})?'\s*(?:[^\s|+]|$)"  # with nothing put behind it
-)
-_FILE_READ: Final = Lazy(
-    r"(?i)\b(?:attach(?:\s+database)?(?:\s+if\s+not\s+exists)?|from|infile|read_\w+|\w+_scan|sniff_csv|(?:load_|read)?file|pg_read_(?:binary_)?file)\s*"
-    rf"\(?\s*\[?\s*{_FILE_NAME}"
-)
-_FILE_WRITTEN: Final = Lazy(
-    r"(?i)\b(?:vacuum\s+(?:\w+\s+)?into|(?:out|dump)file|copy\b[^;]*?\bto|export\s+database|to\s+disk\s*=)\s*"
-    rf"n?{_FILE_NAME}"
-)
 _IRREVERSIBLE_WORDS: Final = frozenset({"drop", "truncate"})
 _WRITE_WORDS: Final = frozenset(
     {"insert", "update", "delete", "create", "alter", "grant", "revoke", "replace", "merge", "exec", "execute", "call"}
@@ -162,7 +149,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
     facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
-    facts.effects.extend(_of_files(text[:MAX_SQL]))
+    facts.effects.extend(files_named(text[:MAX_SQL]))
     for match in islice(_BY_FILE.finditer(text[:MAX_SQL]), _MOST_FILES):
         ran, path = match.groups()
         filtered = None if ran is None else _FILTERED.fullmatch(ran)
@@ -217,20 +204,6 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             _signal("sql.stacked", statement, facts)
         seen_read = seen_read or isinstance(statement, (exp.Select, exp.Union))
     return facts
-
-
-def _of_files(text: str) -> Iterator[ResourceEffect]:
-    """What is read of files that are more than data, and what is written where everybody reads it or a system does."""
-    for pattern in (_FILE_READ, _FILE_WRITTEN):
-        for match in islice(pattern.finditer(text), _MOST_FILES):
-            path, shown = match.group(1), match.group()[-_SHOWN:]
-            place = place_of(path)
-            if pattern is _FILE_WRITTEN and place is not None:
-                is_public = place.resource == "public-place"
-                yield ResourceEffect("expose" if is_public else "write", place.resource, "all", (path,), "", shown)
-            elif place is not None or ("*" in path and is_any_secret(path)):
-                resource = "credential" if place is None else place.resource
-                yield ResourceEffect("read", resource, "one", (path,), "", shown)
 
 
 _MOST_FILES: Final = 32
