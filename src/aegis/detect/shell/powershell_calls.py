@@ -192,7 +192,9 @@ def _parted(path: str, options: Sequence[str]) -> str:
     if asked[:2] in {"-q", "-n"}:
         drive = path[:2] if path[1:2] == ":" else ""
         return drive if asked[:2] == "-q" else path[len(drive) :]
-    above, _, last = path.replace("/", "\\").rstrip("\\").rpartition("\\")
+    above, sign, last = path.replace("/", "\\").rstrip("\\").rpartition("\\")
+    if not sign:  # a name alone, or a path that nobody knows
+        return last if asked or "$" in last else "."
     return last if asked else f"{above}\\" if above[-1:] == ":" else above
 
 
