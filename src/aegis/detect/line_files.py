@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.files import MAX_FLOW
-from aegis.detect.sql_constants import ITEMS, hcl_constant
 
 # A text in quotation marks, one or three.
 TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
@@ -218,7 +217,7 @@ def parsed_hcl(text: str) -> dict[str, Any]:
     for match in _LOCALS.finditer(text):
         named = [("var", match[2], match[3])] if match[2] else [("local", *one) for one in _LOCAL.findall(match[1])]
         for kind, name, written in named:
-            value = hcl_constant(written, known)
+            value = _worked_out(written, known)
             known.update({} if value is None else {f"{kind}.{name}".lower(): value})
     open_blocks = [root]
     for line in text.splitlines():
@@ -242,12 +241,20 @@ def parsed_hcl(text: str) -> dict[str, Any]:
 
 _LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
 _LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
-_WORKED_OUT: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
+_OF_MORE: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
+
+
+def _worked_out(text: str, known: Mapping[str, str | int]) -> str | int | None:
+    from aegis.detect.sql_constants import hcl_constant  # whose parser takes a tenth of a second to load
+
+    return hcl_constant(text, known)
 
 
 def _setting(value: str, known: Mapping[str, str | int]) -> Any:
-    worked_out = hcl_constant(value, known) if _WORKED_OUT.search(value) is not None else None
+    worked_out = _worked_out(value, known) if _OF_MORE.search(value) is not None else None
     if worked_out is not None:
+        from aegis.detect.sql_constants import ITEMS
+
         return str(worked_out).split(ITEMS) if value[:1] == "[" else worked_out
     if value[:1] == "[":
         return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]

@@ -7,8 +7,8 @@ gives stands as `VALUE` in a text that has begun.
 from __future__ import annotations
 
 import binascii
+from calendar import monthrange
 from collections.abc import Callable, Mapping, Sequence
-from datetime import date
 from ipaddress import IPv4Network
 from math import ceil, floor
 from operator import add, and_, eq, floordiv, ge, gt, le, lt, mod, mul, ne, or_, sub, xor
@@ -346,17 +346,21 @@ def _made(name: str, given: list[str | int]) -> str | int | None:
 
 
 _DAY: Final = Lazy(r"^\d{4}-\d\d-\d\d$")
-_OF_DATES: Final = {
-    "YYYY": "%Y", "DDD": "%j", "DOY": "%j", "MONTH": "%m", "YEAR": "%Y", "DAY": "%d", "MM": "%m", "DD": "%d",
-}  # fmt: skip
 
 
 def _dated(day: str, written: str) -> str:
     """A date in the way in which it is to be written: `DDD` for its day of the year."""
+    year, month, number = map(int, day.split("-"))
+    if not 0 < number <= monthrange(year, month)[1]:
+        raise ValueError(day)
+    of_year = f"{sum(monthrange(year, one)[1] for one in range(1, month)) + number:03}"
+    parts = {"YYYY": f"{year:04}", "YEAR": f"{year:04}", "DDD": of_year, "DOY": of_year, "MONTH": f"{month:02}",
+             "MM": f"{month:02}", "DAY": f"{number:02}", "DD": f"{number:02}"}  # fmt: skip
+    signs = {"%Y": "YYYY", "%J": "DDD", "%M": "MM", "%D": "DD"}
     written = written.upper()
-    for sign, code in _OF_DATES.items():
-        written = written.replace(sign, code)
-    return date.fromisoformat(day).strftime(written.replace("%%", "%").replace("%D", "%d"))
+    for sign, part in (*signs.items(), *parts.items()):
+        written = written.replace(sign, part)
+    return written
 
 
 _TRIMS: Final = {"ltrim": str.lstrip, "rtrim": str.rstrip, "btrim": str.strip}
