@@ -101,10 +101,11 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
-    """The command lines, or the code, that do what a call does; nothing of a call that names no program."""
-    known = commands_of(tool)
-    if known:
-        return list(_commands(known, arguments))
+    """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed."""
+    return [*_commands(commands_of(tool), arguments), *_of_program(tool, arguments)]
+
+
+def _of_program(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     program, deed = _program_of(tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, a path or an address
