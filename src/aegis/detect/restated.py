@@ -102,10 +102,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
 
 def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed."""
-    return [*_commands(commands_of(tool), arguments), *_of_program(tool, arguments)]
-
-
-def _of_program(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
+    known = commands_of(tool)
+    found = list(_commands(known, arguments)) if known else []
     program, deed = _program_of(tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, a path or an address
@@ -117,26 +115,26 @@ def _of_program(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
                 program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
                 break
     if not program and len(arguments) < len(_OF_CLUSTER) and _CMDLET not in arguments:  # most calls
-        return []
+        return found
     members = {_plain(name): _Member(name, value) for name, value in arguments.items()}
     if _CMDLET in members and not program:
-        return list(_cmdlet(members))
+        return [*found, *_cmdlet(members)]
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
         program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
     if not program:
-        return []
+        return found
     if program in _SHELLS:
         given = (one.value for one in members.values())
         code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
-        return [] if code is None else [Restated(code, "code")]
+        return found if code is None else [*found, Restated(code, "code")]
     words = _line(program, deed, members)
     script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
     if isinstance(script, str):
         keys, behind = (list(_values(members[name].value)) if name in members else [] for name in ("keys", "args"))
         words = [program, "eval", script, str(len(keys)), *keys, *behind]
     if len(words) < 2:
-        return []
-    found = [Restated(shlex.join(words[:_MOST]), "command")]
+        return found
+    found.append(Restated(shlex.join(words[:_MOST]), "command"))
     for name in _BATCHES:  # commands, each by itself
         listed = members[name].value if name in members else None
         for one in islice(listed, _MOST_CALLED) if isinstance(listed, list) else ():
