@@ -201,7 +201,7 @@ def plain_path(path: str) -> str:
         return path
     lowered = path[:17].lower()
     if lowered.startswith("file:"):
-        path = path[5:]
+        path = path[5:].partition("?")[0]
         if path.startswith("//"):
             host, slash, rest = path[2:].partition("/")
             path = f"/{rest}" if slash and host.lower() in ("", "localhost", "127.0.0.1") else path

@@ -264,7 +264,7 @@ def decodes(command: Command) -> bool:
         return any(arg.startswith("-") and "r" in arg for arg in args)
     if name == "openssl":
         return "-d" in args
-    return name in {"rev", "uudecode"} or (name == "printf" and "\\x" in command.text)
+    return name in {"rev", "uudecode", "b64decode"} or (name == "printf" and "\\x" in command.text)
 
 
 def substitutions(commands: list[Command]) -> list[Signalled]:

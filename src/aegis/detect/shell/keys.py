@@ -16,6 +16,8 @@ def key_place(key: str) -> str:
         lowered = lowered[2:].partition("/")[2]
     for prefix in ("microsoft.powershell.core/registry::", "registry::", "registry."):
         lowered = lowered.removeprefix(prefix)
+    hive, colon, rest = lowered.partition(":")
+    lowered = f"{hive}/{rest}" if colon and "/" not in hive else lowered  # `HKLM:Software` as `HKLM:\Software`
     parts = [part for part in lowered.split("/") if part]
     if not parts:
         return ""
@@ -37,7 +39,7 @@ def is_key(word: str) -> bool:
     """Whether a word is the path of a registry key."""
     head = word.lower().replace("\\", "/").lstrip("/")
     head = head.removeprefix("microsoft.powershell.core/").removeprefix("registry::").removeprefix("registry.")
-    return head.partition("/")[0].rstrip(":") in HIVES
+    return head.partition("/")[0].partition(":")[0] in HIVES
 
 
 # Hives by the numbers that Windows and the registry's provider of WMI know them by (winreg.h).

@@ -107,6 +107,7 @@ Signalled = tuple[str, str]
 _HISTORY: Final = Lazy(r"(?:^|/)\.(?:\w+_history|history|lesshst|viminfo|wget-hsts)$")
 _SYSTEM_LOG: Final = Lazy(
     r"^/var/log(?:/(?:\*|auth\.log|secure|messages|syslog|wtmp|btmp|utmp|lastlog|audit(?:/.*)?|kern\.log|cron|faillog|"
+    r"system\.log|maillog|mail\.log|boot\.log|daemon\.log|user\.log|asl(?:/.*)?|"
     r"journal(?:/.*)?|\*\.log))?/?$|^/run/utmp$|^/var/run/utmp$"
 )
 _KERNEL_SWITCH: Final = Lazy(

@@ -64,6 +64,7 @@ _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuf
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}
 _TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
+_HERE: Final = (".\\", "./", "..\\", "../")  # before a program by its path; a member has one point
 
 
 # Which shell a text is for
@@ -311,7 +312,7 @@ class _Reading:
         head, slash, last = name.rpartition("\\")
         if slash and head and "-" in last and not head.startswith((".", "$")) and ":" not in head and "\\" not in head:
             return powershell_aliases().get(last, last)  # a command with the module that it is of
-        return name if name[:1] in "[.=" else program_name(name)
+        return program_name(name) if name[:1] not in "[.=" or name.startswith(_HERE) else name
 
     def _ran(self, commands: Sequence[Command]) -> None:
         if locked := locks_away(commands):
@@ -348,7 +349,7 @@ class _Reading:
                 self.facts.network = self.facts.network or name in FETCHING
             elif name not in _CALLED and hands_on(name):
                 self._hands_on(command, kinds, printed)
-            elif name in _JUDGED and (args or name not in _TOOLS_OF_ATTACK):
+            elif name in _JUDGED and (args or "-" in name or name not in _TOOLS_OF_ATTACK):
                 judge_command(command, self.facts)
             self._places(command)
             self._runs_fetched(command)
