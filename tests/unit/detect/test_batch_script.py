@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aegis.detect.facts import Effort
-from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
+from aegis.detect.shell.batch import MAX_BATCH, parse_batch
+from aegis.detect.shell.words import program_name
 
 
 def commands(text: str) -> list[tuple[str, ...]]:

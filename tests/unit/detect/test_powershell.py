@@ -66,7 +66,7 @@ def test_what_is_fetched_and_what_is_piped_is_known_of_a_command() -> None:
     place = next(at for at, command in enumerate(script.commands) if command.name == "iex")
     assert script.flows[place] == {"fetched"}
     script = parse_powershell("'rm x' | iex", Effort())
-    assert script.texts == {0: ("rm x", True)}
+    assert script.texts == {0: (("rm x",), True)}
 
 
 def test_redirections_write_files() -> None:

@@ -7,11 +7,14 @@ expansion), `for` and `if` give the command that they start. What is not known k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from ntpath import split, splitdrive, splitext
+from typing import Any, Final
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.shell.handed import base_name
 from aegis.detect.shell.tree import Command
+from aegis.detect.shell.words import divided, program_name, replaced_any_case
 
 MAX_BATCH: Final = 16_384  # characters; a line of cmd.exe ends after 8,191 of them
 _LONGEST_VALUE: Final = 8_191  # of a variable: what cmd.exe holds
@@ -22,17 +25,20 @@ _MOST_DIGITS: Final = 4  # of the number of a token
 _MOST_VARIABLES: Final = 26  # that one loop may set
 _SEAM: Final = "\x1f"
 _SPECIAL: Final = '"^&|()<> \t'
+_DIGITS: Final = 10
+_MOST_CALLED: Final = 256
+_MODIFIED: Final = Lazy(r"%{1,2}~([dpnxfDPNXF]{1,5})([a-zA-Z])")
 _BLANK: Final = frozenset(" \t")
 _WINDOWS: Final = {
     "comspec": "C:\\WINDOWS\\system32\\cmd.exe", "systemroot": "C:\\Windows", "windir": "C:\\Windows",
     "systemdrive": "C:", "programdata": "C:\\ProgramData", "allusersprofile": "C:\\ProgramData",
     "public": "C:\\Users\\Public", "programfiles": "C:\\Program Files", "programfiles(x86)": "C:\\Program Files (x86)",
     "commonprogramfiles": "C:\\Program Files\\Common Files", "os": "Windows_NT", "homedrive": "C:",
+    "homepath": "\\Users\\%username%",
     "pathext": ".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC",
 }  # fmt: skip
 _FOR_OPTIONS: Final = frozenset({"/f", "/r", "/d", "/l"})
 _COMPARES: Final = frozenset({"equ", "neq", "lss", "leq", "gtr", "geq"})
-_ENDINGS: Final = (".exe", ".com", ".cmd", ".bat")
 
 
 class BatchScript:
@@ -56,15 +62,6 @@ class BatchScript:
         self.cut = False
 
 
-def program_name(program: str) -> str:
-    r"""The name of a program without its folder and ending: `reg` of `C:\Windows\System32\REG.exe`."""
-    name = program.replace("/", "\\").rstrip("\\").rpartition("\\")[2].lower()
-    for ending in _ENDINGS:
-        if name.endswith(ending) and len(name) > len(ending):
-            return name[: -len(ending)]
-    return name
-
-
 def parse_batch(text: str, effort: Effort) -> BatchScript:
     """Read a text of at most `MAX_BATCH` characters, as far as `effort` goes; never raises."""
     script = BatchScript()
@@ -73,8 +70,9 @@ def parse_batch(text: str, effort: Effort) -> BatchScript:
         return script
     reader = _BatchReader(script, "enabledelayedexpansion" in text.lower() or "/v" in text.lower())
     text = text.replace("\r\n", "\n").replace("^\n", "")
-    for line in text.split("\n"):
-        reader.line(line.replace("\r", " ").replace(_SEAM, " "))
+    reader.lines = text.replace("\r", " ").replace(_SEAM, " ").split("\n")
+    for line in reader.lines:
+        reader.line(line)
     return script
 
 
@@ -93,6 +91,23 @@ class _BatchReader:
         self._open = 0
         self._group = 0  # where the commands of the bracket begin that was opened last
         self._closed = 0  # where those of the one begin that was closed last
+        self.lines: list[str] = []
+        self._called = 0  # lines that were read once more for a `call`
+        self._asked: bool | None = None  # what the last `if` asked, where that is known
+
+    def _call(self, words: Sequence[str]) -> None:
+        """Read the lines behind a label once more, with what they are called with."""
+        label = words[0].lower()
+        start = next((at for at, line in enumerate(self.lines) if line.strip().lower() == label), len(self.lines))
+        held, self.lines = self.lines, []  # what is called calls nothing in turn
+        for line in held[start + 1 :]:
+            if self._called >= _MOST_CALLED or line.strip(" @").lower().startswith(("exit", "goto :eof")):
+                break
+            self._called += 1
+            for at in range(min(len(words), _DIGITS)):
+                line = line.replace(f"%~{at}", words[at].strip('"')).replace(f"%{at}", words[at])
+            self.line(line.replace("%*", " ".join(words[1:]))[:MAX_BATCH])
+        self.lines = held
 
     def line(self, line: str) -> None:
         stripped = line.lstrip(" \t@")
@@ -131,7 +146,10 @@ class _BatchReader:
             old, _, new = change.partition("=")
             if not old or len(value) * (len(new) + 1) > _MOST_EXPANDED:
                 return None
-            return _replaced(value, old, new)
+            if old[:1] == "*" and len(old) > 1:  # everything up to its first place
+                before, found, rest = divided(value, old[1:])
+                return new + rest if found else before
+            return replaced_any_case(value, old, new)
         return f"{mark}{inside}{mark}" if colon else value
 
     def _percent(self, line: str, mark: str = "%") -> str:
@@ -167,6 +185,7 @@ class _BatchReader:
         if self._delayed and "!" in word:
             word = self._percent(word, "!")
         if "%" in word and self._loops:
+            word = _MODIFIED.sub(self._part, word) if "%~" in word else word
             for name, value in self._loops.items():
                 if name in word:
                     self._expanded += len(value) * word.count(name)
@@ -175,6 +194,14 @@ class _BatchReader:
                         break
                     word = word.replace(f"%~{name[1:]}", value).replace(name, value)
         return word
+
+    def _part(self, found: Any) -> str:
+        """The part of a path that `%~dpi` is of the path that `%i` is."""
+        path = self._loops.get(f"%{found[2]}", "")
+        drive, folder = splitdrive(path)
+        folder, name = split(folder)
+        parts = {"d": drive, "p": folder.rstrip("\\") + "\\", "n": splitext(name)[0], "x": splitext(name)[1], "f": path}
+        return "".join([parts.get(sign, "") for sign in found[1].lower()]) if path and " " not in path else found[0]
 
     def _each(self, spelled: Sequence[str]) -> list[list[str]]:
         """A command of a loop for each value of its variable, where that is only a part of a word: `HKLM\\%h`."""
@@ -223,6 +250,8 @@ class _BatchReader:
                 elif redirects is not None:
                     redirects.append(word.strip('"'))
                     redirects = None
+                elif self._delayed and written[:1] == "!":
+                    words.extend(word.split())
                 else:
                     words.append(word)
 
@@ -305,6 +334,10 @@ class _BatchReader:
             self._script.reads.append((source, place))
         if words and words[0].lower().lstrip("@(") == "call":  # which puts variables in once more
             words = [self._percent(word) if "%" in word else word for word in words]
+            if len(words) > 1 and words[1][:1] == ":" and self.lines:
+                self._call(words[1:])
+                return
+        self._refused = False
         words = self._started(words)
         if not words:
             self._filed(writes)
@@ -318,8 +351,11 @@ class _BatchReader:
             rest = [*[f"/{part}" for part in program[cut + 1 :].split("/")], *rest]
             program = program[:cut]
         name = program_name(program.replace('"', ""))
-        if name == "set" and rest and rest[0].lower() not in {"/a", "/p"}:
+        if name == "set" and rest and rest[0].lower() not in {"/a", "/p"} and not self._refused:
             self._set(" ".join(rest))
+        if name == "set" and reads and " ".join(rest[:1]).lower() == "/p":  # the first line of a file
+            lines = self._script.files.get(base_name(reads[-1]), [])[:1]
+            self._known.update((" ".join(rest[1:]).strip('"').partition("=")[0].lower(), line) for line in lines)
         args = tuple([_unquoted(word) for word in rest])
         text = " ".join(words)[:400]
         fed = bool(reads)
@@ -349,8 +385,11 @@ class _BatchReader:
             word = words[at].lower().lstrip("@(") if at < len(words) else ""
             if word in {"else", "do", "call", ""} and at < len(words):
                 at += 1
+                self._refused |= word == "else" and self._asked is True
             elif word == "if":
-                at = _behind_condition(words, at + 1)
+                start, at = at + 1, _behind_condition(words, at + 1)
+                self._asked = _answer(words[start:at])
+                self._refused |= self._asked is False
             elif word == "for":
                 at = self._loop(words, at + 1)
             else:
@@ -442,22 +481,15 @@ def _behind_condition(words: list[str], at: int) -> int:
     return at + 1
 
 
+def _answer(asked: Sequence[str]) -> bool | None:
+    """Whether two texts that an `if` compares are the same; `None` where that is not known."""
+    text = " ".join(word for word in asked if word.lower() not in {"/i", "not"})
+    left, _, right = text.partition("==")
+    if not right or "%" in text or "!" in text:
+        return None
+    same = left.strip().lower() == right.strip().lower()
+    return same != any(word.lower() == "not" for word in asked[:2])
+
+
 def _unquoted(word: str) -> str:
     return word.replace('"', "") if '"' in word else word
-
-
-def _replaced(value: str, old: str, new: str) -> str:
-    """Text with every `old` in it, in any case, replaced; with `*` before it, everything up to its first place."""
-    if old.startswith("*") and len(old) > 1:
-        at = value.lower().find(old[1:].lower())
-        return value if at < 0 else new + value[at + len(old) - 1 :]
-    if not (value.isascii() and old.isascii()):
-        return value.replace(old, new)
-    lowered, wanted = value.lower(), old.lower()
-    out: list[str] = []
-    start = 0
-    while (at := lowered.find(wanted, start)) >= 0:
-        out += (value[start:at], new)
-        start = at + len(old)
-    out.append(value[start:])
-    return "".join(out)

@@ -104,7 +104,10 @@ def staged(commands: Sequence[Command], writes: Sequence[tuple[str, str]]) -> It
             yield [*before, sender._replace(stage=_MOST_STAGED)]
 
 
-_PACKS: Final = frozenset({"tar", "bsdtar", "zip", "7z", "7za", "cpio", "pax", "rar"})
+_PACKS: Final = frozenset({
+    "tar", "bsdtar", "zip", "7z", "7za", "cpio", "pax", "rar", "compress-archive", "ditto", "hdiutil",
+    "[io.compression.zipfile]::createfromdirectory", "copy-item", "robocopy", "xcopy",
+})  # fmt: skip
 _MOST_STAGED: Final = 256  # commands of a text that are looked at for files that go on
 _MOST_SENDERS: Final = 8
 
@@ -130,7 +133,10 @@ def _is_foreign(command: Command) -> bool:
     return any(needs <= words for needs in _FOREIGN.get(command.name, ()))
 
 
-_TAKES: Final = of_kind("takes-folders") | {"tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump"}
+_TAKES: Final = of_kind("takes-folders") | {
+    "tar", "zip", "cat", "gzip", "cpio", "pax", "bsdtar", "7z", "dump", "compress-archive", "ditto", "hdiutil",
+    "[io.compression.zipfile]::createfromdirectory",
+}  # fmt: skip
 _CAPTURES: Final = of_kind("captures")  # what a network says is nobody's to hand on
 _ODD: Final = frozenset({"address", "collector", "tunnel"})
 _LABELLED: Final = Lazy(r"\$\{?\w{1,40}\}?\.[A-Za-z$]")

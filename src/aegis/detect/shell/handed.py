@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.patterns import Lazy
@@ -114,6 +115,7 @@ _START_OPTIONS: Final = _SWITCHES | {
 
 _MOVES: Final = frozenset({"cd", "chdir", "pushd", "set-location", "sl", "push-location"})
 _HIVES: Final = frozenset({"hklm:", "hkcu:", "hkcr:"})
+_HOMES: Final = frozenset({"~", "$home", "$env:userprofile", "%userprofile%", "%homepath%", "$env:homepath"})
 _HERE: Final = ".\\"
 _TAKE_FILES: Final = frozenset({
     "attrib", "cipher", "clear-content", "copy", "copy-item", "del", "erase", "get-content", "icacls", "move",
@@ -128,7 +130,7 @@ def standing(command: Command, folder: str) -> tuple[str, Command]:
     """
     if command.name in _MOVES:
         place = next((arg for arg in command.args if arg[:1] not in "-/"), "")
-        rooted = place[1:2] == ":" or place[:5].lower() in _HIVES
+        rooted = place[1:2] == ":" or place[:5].lower() in _HIVES or place.lower().rstrip("\\") in _HOMES
         return (place.rstrip("\\/") if rooted else folder if not place else ""), command
     if command.name in ("popd", "pop-location"):
         return "", command
@@ -282,15 +284,50 @@ def read_applescript(text: str, depth: int = 0) -> AppleScript:
         return found
     known: dict[str, str] = {}
     told: list[str] = []
-    for number, statement in enumerate(_statements(text)):
-        if number >= _MOST_STATEMENTS:
-            break
-        for script in _statement(_joined(statement, known), known, told, found):
+    statements = list(islice(_statements(text), _MOST_STATEMENTS))
+    for statement in _called(statements):
+        parts = _taken(_joined(statement, known))
+        for script in _statement(parts, known, told, found) if parts else ():
             if depth < _DEEPEST:
                 inner = read_applescript(script, depth + 1)
                 found.commands.extend(inner.commands)
                 found.effects.extend(inner.effects)
     return found
+
+
+def _called(statements: Sequence[list[_Part]]) -> Iterator[list[_Part]]:
+    """Yield the statements, with those of a handler once more where it is called, its parameters set before them."""
+    handlers: dict[str, int] = {}
+    left = _MOST_STATEMENTS
+    for at, statement in enumerate(statements):
+        yield statement
+        first = statement[0].text.lower()
+        start = handlers.get(first, -1)
+        if first in {"on", "to"} and len(statement) > 2:
+            handlers[statement[1].text.lower()] = at
+        names, given = ([part for part in one if part.text != ","] for one in (statements[start][2:], statement[1:]))
+        for name, value in zip(names, given, strict=False) if start >= 0 else ():
+            yield [_Part("word", "set"), name, _Part("word", "to"), value]
+        for inner in statements[start + 1 : at] if start >= 0 else ():
+            left -= 1
+            if left < 0 or [part.text.lower() for part in inner[:2]] == ["end", first]:
+                break
+            yield inner
+
+
+def _taken(parts: list[_Part]) -> list[_Part]:
+    """A statement without the question before it, `if 1 = 1 then`; nothing of one whose answer is known to be no."""
+    words = [part.text.lower() for part in parts]
+    if words[:1] != ["if"] or "then" not in words[:-1]:
+        return parts
+    at = words.index("then")
+    asked = parts[1:at]
+    plain = (
+        len(asked) == 3
+        and asked[1].text == "="
+        and all(one.kind == "value" or one.text.isdecimal() for one in asked[::2])
+    )
+    return [] if plain and asked[0].text.lower() != asked[2].text.lower() else parts[at + 1 :]
 
 
 def _statements(text: str) -> Iterator[list[_Part]]:
@@ -366,6 +403,18 @@ def _value(parts: list[_Part], at: int, known: dict[str, str], named: str) -> tu
         number = int(words[1]) if words[1].isdecimal() and len(words[1]) < 4 else 0
         ends = next((end for end, part in enumerate(parts[at:], at) if part.text == "}"), at)
         return (listed[number - 1] if 0 < number <= len(listed) else None), ends + 1
+    if words[:4] == ["reverse", "of", "characters", "of"] and parts[at + 4 : at + 5] and parts[at + 4].kind == "value":
+        return parts[at + 4].text[::-1], _behind_cast(parts, at + 5)
+    if part.text == "{" or (words[:2] == ["character", "id"] and parts[at + 2 : at + 3] == [_Part("mark", "{")]):
+        start = at + 1 if part.text == "{" else at + 3
+        ends = next((end for end in range(start, len(parts)) if parts[end].text in {"}", "{", ":"}), start)
+        held = [one for one in parts[start:ends] if one.text != ","][:_LONGEST_VALUE]
+        behind = _behind_cast(parts, ends + 1)
+        if part.text != "{" and all(one.text.isdecimal() and int(one.text[:4]) < 128 for one in held):
+            return "".join([chr(int(one.text[:4])) for one in held]), behind
+        if part.text == "{" and held and behind > ends + 1 and all(one.kind == "value" for one in held):
+            return "".join([one.text for one in held])[:_LONGEST_VALUE], behind
+        return None, at + 1
     if words[:2] in (["ascii", "character"], ["character", "id"]) and len(words) > 2 and words[2].isdecimal():
         return (chr(int(words[2])) if int(words[2]) < 128 else ""), at + 3
     if part.kind == "word" and not (at == 1 and words[0] == named):
@@ -373,6 +422,12 @@ def _value(parts: list[_Part], at: int, known: dict[str, str], named: str) -> tu
         if value is not None:
             return value, at + 1
     return None, at + 1
+
+
+def _behind_cast(parts: list[_Part], at: int) -> int:
+    """Where what follows begins behind `as text`."""
+    words = [part.text.lower() for part in parts[at : at + 2]]
+    return at + 2 if words in (["as", "text"], ["as", "string"]) else at
 
 
 def _statement(parts: list[_Part], known: dict[str, str], told: list[str], found: AppleScript) -> list[str]:

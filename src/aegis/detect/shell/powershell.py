@@ -29,6 +29,7 @@ from aegis.detect.shell.powershell_calls import (
     RUN_BLOCKS,
     arguments,
     bound,
+    by_name,
     defaulted,
     is_elsewhere,
     parameters,
@@ -86,7 +87,8 @@ class _Reader(PsExpressions):
 
     def __init__(self, atoms: list[str], script: PsScript):
         super().__init__(atoms, script)
-        self._functions: dict[str, tuple[tuple[int, int], list[str]]] = {}  # their bodies, and what these are given
+        # Their bodies, what these are given, and what they return without it.
+        self._functions: dict[str, tuple[tuple[int, ...], list[str], PsValue]] = {}
         self._given: Sequence[PsValue] | None = None  # what the block is given that is read once more
         self._rereads = _MOST_REREAD
 
@@ -176,6 +178,8 @@ class _Reader(PsExpressions):
                 return self._choice()
             if lowered == "foreach" and self._peek() == "(":
                 self._each()
+            if lowered == "switch":
+                return self._switch()
             return NOTHING if self._peek() in ENDS else self._stage(pipe, stage, before)
         if lowered in _DECLARES:
             return self._declared(lowered)
@@ -208,8 +212,9 @@ class _Reader(PsExpressions):
             self._blanks(lines=True)
             if self._peek() != "{":
                 return given
-            self._primary()
-            if waits and asked is not False:
+            asked = waits and asked
+            self._branch(asked)
+            if asked is not False:
                 given, waits = self._result if asked else UNKNOWN, False
             self._blanks(lines=True)
             word = self._peek().lower()
@@ -217,6 +222,50 @@ class _Reader(PsExpressions):
                 return given
             self._at += 1
             self._blanks(lines=True)
+
+    def _branch(self, asked: bool | None) -> None:
+        """Read a block, which sets nothing where it is known that it is not run."""
+        here = dict(self._known) if asked is False else self._known
+        self._primary()
+        self._known = here
+
+    def _switch(self) -> PsValue:
+        """Read the clauses of a `switch`; what the first one gives that is taken, where that is known."""
+        operator = "eq"
+        while (atom := self._peek().lower())[:1] == "-":
+            operator = next((of for sign, of in (("-w", "like"), ("-r", "match")) if atom.startswith(sign)), operator)
+            self._at += 1
+            self._blanks(lines=True)
+        of = self._primary() if self._peek() == "(" else UNKNOWN
+        self._blanks(lines=True)
+        if self._peek() != "{" or self._depth >= DEEPEST:
+            return NOTHING
+        self._at += 1
+        self._depth += 1
+        given, waits = NOTHING, True
+        piped, self._piped = self._piped, of
+        while True:
+            self._blanks(lines=True)
+            if self._peek() == ";":
+                self._at += 1
+                continue
+            if not self._peek() or self._peek() in CLOSES:
+                break
+            before = self._at
+            form = self._value()
+            self._blanks(lines=True)
+            asked = truth(self._result if form.block else self._binary(operator, of, form))
+            asked = waits and (form.text.lower() == "default" or asked)
+            if self._peek() == "{":
+                self._branch(asked)
+                if asked is not False:
+                    given, waits = self._result if asked else UNKNOWN, False
+            if self._at == before:
+                self._at += 1
+        self._piped = piped
+        self._depth -= 1
+        self._at += self._peek() == "}"
+        return given
 
     def _each(self) -> None:
         """Read the head of `foreach ($x in values)`: the variable has the first of them."""
@@ -246,24 +295,25 @@ class _Reader(PsExpressions):
             head = [atom for atom in self._raw[first : self._at] if atom.strip()]
             self._blanks(lines=True)
             if self._peek() == "{":
-                self._primary()
+                block = self._primary().block
                 if word == "function" and len(head) > 1 and len(self._functions) < _MOST_FUNCTIONS:
-                    self._functions[head[1].lower()] = self._block, parameters(head[2:])
+                    self._functions[head[1].lower()] = block, parameters(head[2:]), self._result
         return NOTHING
 
-    def _again(self, block: tuple[int, int], known: dict[str, PsValue], given: Sequence[PsValue]) -> None:
-        """Read a block once more, with what it is given; not what it gives others in turn."""
+    def _again(self, block: tuple[int, ...], known: dict[str, PsValue], given: Sequence[PsValue]) -> PsValue:
+        """Read a block once more, with what it is given; not what it gives others in turn. What it returns."""
         start, end = block
         if self._given is not None or self._rereads < end - start:
-            return
+            return UNKNOWN
         self._rereads -= end - start
         held = self._at, self._most, self._known, self._functions
         self._atoms[start:end] = self._raw[start:end]
         self._at, self._most, self._known, self._functions = start, end, {**known, "args": listed(given)}, {}
         self._given = given
-        self._statements()
+        returned = self._statements()
         self._given = None
         self._at, self._most, self._known, self._functions = held
+        return returned
 
     def _command(self, name: PsValue, pipe: int, stage: int, before: PsValue) -> PsValue:
         place = len(self._script.commands)
@@ -274,7 +324,7 @@ class _Reader(PsExpressions):
         self._script.commands.append(NO_COMMAND)
         start = self._at
         words: list[PsValue] = []
-        block, there = self._block if name.block else (0, 0), self._known
+        block, there = name.block, self._known
         while True:
             self._blanks()
             atom = self._peek()
@@ -313,7 +363,7 @@ class _Reader(PsExpressions):
                 self._known = seen_elsewhere(here)
             value = self._value()
             if atom == "{":
-                block, there, self._known = self._block, self._known, here
+                block, there, self._known = value.block, self._known, here
             if value.type == "scriptblock" and name.text.lower() in RUN_BLOCKS:
                 self._runs(value)
             words.append(listed([value]) if _poses(value.text) and atom[:1] != "-" else value)
@@ -321,6 +371,7 @@ class _Reader(PsExpressions):
                 self._at += 1
         if self.has_defaults:
             words += defaulted(self._known.get("psdefaultparametervalues", UNKNOWN), name.text.strip().lower(), words)
+        words += by_name(before, name.text.strip().lower()) if stage and before.fields else ()
         args: list[str] = []
         for word in words if self._may_make(*words) else ():
             args.extend(f"'{text}'" if word.items and _poses(text) else text for text in word.spread_text())
@@ -332,14 +383,18 @@ class _Reader(PsExpressions):
         self._script.commands[place] = command
         if kinds or name.kinds:
             self._script.flows[place] = kinds | name.kinds
-        if block[1] and (given := words if name.block else arguments(words)):
-            self._again(block, there, given)
-        elif words and lowered in self._functions:
-            body, names = self._functions[lowered]
-            self._again(body, {**self._known, **bound(names, words)}, words)
+        returned = None
+        if block and (given := words if name.block else arguments(words)):
+            returned = self._again(block, there, given)
+        elif name.block:
+            returned = self._again(block, there, ()) if name.name else self._result
+        elif lowered in self._functions:
+            body, names, returned = self._functions[lowered]
+            if words:
+                returned = self._again(body, {**self._known, **bound(names, words)}, words)
         if before.text and stage:
-            self._script.texts[place] = (before.text, before.known)
-        return quoted(lowered, args, words, before, kinds)
+            self._script.texts[place] = (tuple(before.spread_text()), before.known)
+        return quoted(lowered, args, words, before, kinds) if returned is None else returned
 
     def _redirect(self, place: int, atom: str) -> None:
         self._at += 2 if atom != ">" else 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from aegis.detect.shell.powershell_calls import method, static_call
+from aegis.detect.shell.powershell_calls import changed, method, static_call
 from aegis.detect.shell.powershell_values import (
     NO_KINDS,
     NOTHING,
@@ -21,6 +21,7 @@ from aegis.detect.shell.powershell_values import (
     indexed,
     joined,
     listed,
+    literal,
     member,
     one_by_one,
     put,
@@ -44,6 +45,7 @@ OPERATORS: Final = frozenset({
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "", "a": "", "b": "", "f": "", "v": "", "e": ""}
 _NAMES: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:?^")
 _KEY_AND_VALUE: Final = 2
+_EACH: Final = frozenset({"foreach", "where"})  # methods that take a block, which sees one item after the other
 NO_COMMAND: Final = Command("", (), "", 0, 0, False)
 _SCOPES: Final = frozenset({"env", "global", "script", "local", "private", "using", "variable", "function", "alias"})
 
@@ -61,7 +63,7 @@ class PsScript:
         self.commands: list[Command] = []
         self.writes: list[tuple[str, int]] = []
         self.flows: dict[int, frozenset[str]] = {}
-        self.texts: dict[int, tuple[str, bool]] = {}
+        self.texts: dict[int, tuple[tuple[str, ...], bool]] = {}
         self.cut = False
 
 
@@ -78,7 +80,6 @@ class PsAtoms(ABC):
         self._pipes = 0
         self._known: dict[str, PsValue] = {}
         self._piped: PsValue = NOTHING
-        self._block = (0, 0)  # where the block stands that was read last
         self._result: PsValue = NOTHING  # of the last statement of the block that was read last
         self._member_of: tuple[dict[str, PsValue], list[str]] | None = None  # the table and the names read last
         self._left = _MOST_MADE
@@ -194,9 +195,9 @@ class PsAtoms(ABC):
         if self._peek() == (")" if atom == "(" else "}"):
             self._at += 1
         if atom == "{":
-            self._result, self._block = value, (opened + 1, max(opened + 1, self._at - 1))
-            text = "".join(self._raw[slice(*self._block)])
-            return PsValue(text=text, known=False, kinds=value.kinds & SECRET, block=True)
+            self._result, block = value, (opened + 1, max(opened + 1, self._at - 1))
+            text = "".join(self._raw[slice(*block)])
+            return PsValue(text=text, known=False, kinds=value.kinds & SECRET, block=block)
         return value.named("")
 
     def _at_sign(self) -> PsValue:
@@ -243,7 +244,7 @@ class PsAtoms(ABC):
                         start = self._at
                         continue
                     self._at += 1
-                    return joined(parts)
+                    return literal(joined(parts))
                 self._at += 1
             parts.append(constant("".join(atoms[start:])))
             return joined(parts)
@@ -263,7 +264,7 @@ class PsAtoms(ABC):
             else:
                 self._at += 1
                 parts.append(constant(atom))
-        return joined(parts)
+        return literal(joined(parts))
 
     def _escaped(self, parts: list[PsValue]) -> None:
         following = self._following()
@@ -438,9 +439,10 @@ class PsAtoms(ABC):
                     self._at += 1
                 return UNKNOWN
         self._member_of = None
-        if rest or self._peek() != "(":
+        lowered = name.lower()
+        if rest or (self._peek() != "(" and not (self._peek() == "{" and lowered in _EACH)):
             self._member_of = None if value.fields is None else (value.fields, [name])
-            return member(value, name.lower())
+            return member(value, lowered)
         place = len(self._script.commands)
         if place >= MOST_COMMANDS:
             self._script.cut = True
@@ -448,10 +450,15 @@ class PsAtoms(ABC):
             return UNKNOWN
         self._script.commands.append(NO_COMMAND)
         opened = self._at
-        self._at += 1
         given: list[PsValue] = []
-        self._arguments(given)
-        lowered = name.lower()
+        piped = self._piped
+        self._piped = value if lowered in _EACH else piped
+        if self._peek() == "{":
+            given.append(self._primary())
+        else:
+            self._at += 1
+            self._arguments(given)
+        self._piped = piped
         if value.type == "scriptblock" and lowered.startswith("invoke"):
             self._runs(value)
         args: list[str] = []
@@ -474,6 +481,9 @@ class PsAtoms(ABC):
             return UNKNOWN
         if value.fields is not None and lowered in {"add", "set_item"} and len(given) == _KEY_AND_VALUE:
             put(value.fields, given[0].spread_text(), given[1])
+        if lowered in _EACH and given and given[0].block:
+            return self._result if lowered == "foreach" else value
+        self._known.update(changed(value, lowered, given))
         if mark == "::":
             return static_call(value.type, lowered, given)
         return method(value, lowered, given)

@@ -5,8 +5,9 @@ Every function is pure; what they make is bounded as all values are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from ntpath import normpath
 from typing import Final
 
 from aegis.core.names import glob_match
@@ -54,6 +55,30 @@ _LISTS_FILES: Final = frozenset({"getfolder", "getfile", "namespace"})
 _OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
 
 
+def changed(value: PsValue, name: str, given: Sequence[PsValue]) -> dict[str, PsValue]:
+    """Return the variables that a call changes: lists and texts that are added to, an array that is turned round."""
+    first = given[0] if given else NOTHING
+    if name == "reverse" and value.type == "array" and first.items:
+        return {first.name: listed(first.items[::-1])}
+    if value.name and name in {"append", "add"} and given:
+        text, items = value.text.removeprefix(f"[{value.type}]"), value.items
+        if value.type.endswith("stringbuilder"):
+            return {value.name: made(text + first.text, first)._replace(type=value.type)}
+        if value.type.endswith(("arraylist", "list[string]")):
+            return {value.name: listed([*items, first])._replace(type=value.type)}
+    return {}
+
+
+_STRIPS: Final[Mapping[str, Callable[[str, str | None], str]]] = {
+    "trim": str.strip, "trimstart": str.lstrip, "trimend": str.rstrip,
+}  # fmt: skip
+_PADS: Final = {"padleft": str.rjust, "padright": str.ljust}
+_FINDS: Final[Mapping[str, Callable[[str, str], bool | int]]] = {
+    "contains": str.__contains__, "startswith": str.startswith, "endswith": str.endswith, "equals": str.__eq__,
+    "indexof": str.find, "lastindexof": str.rfind,
+}  # fmt: skip
+
+
 def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
     """Return `value.name(given)`."""
     kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
@@ -71,8 +96,15 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
             return made(text.lower(), value)
         elif name in {"toupper", "toupperinvariant"}:
             return made(text.upper(), value)
-        elif name == "trim":
-            return made(text.strip(first.text if given else None), value)
+        elif name in _STRIPS:
+            signs = "".join(piece for one in given for piece in one.spread_text()) or None
+            return made(_STRIPS[name](text, signs), value)
+        elif name in _PADS and (width := number_of(first)) is not None and width <= MOST_TEXT:
+            sign = given[1].text if len(given) > 1 else " "
+            return made(_PADS[name](text, width, sign), value) if len(sign) == 1 else UNKNOWN
+        elif name in _FINDS and given:
+            found = _FINDS[name](text, first.text)
+            return told(found) if isinstance(found, bool) else constant(str(found))
         elif name == "tochararray":
             return listed_texts(list(text), value)
         elif name == "split" and given and first.text:
@@ -111,6 +143,9 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
         plain = next((one for one in given if one.known and one.text), UNKNOWN)
         return PsValue(text=plain.text, known=plain.known, kinds=kinds | source.kinds)
     return PsValue(text=UNREAD, known=False, kinds=kinds)
+
+
+_LISTED_TYPES: Final = frozenset({"diagnostics.process", "serviceprocess.servicecontroller"})
 
 
 def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
@@ -155,8 +190,8 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
         return made(variable(f"env:{of}").text + below, *given) if of else UNKNOWN
     if type_name == "type" and name == "gettype":
         return cast("type", first)
-    if type_name == "diagnostics.process" and name.startswith("getprocess"):
-        return PsValue(text=first.text, known=False, kinds=kinds, type="process")
+    if name.startswith(("getprocess", "getservices")) and type_name in _LISTED_TYPES:
+        return PsValue(text=first.text if given else "*", known=False, kinds=kinds, type="process")
     if type_name == "scriptblock" and name == "create":
         return PsValue(text=first.text, known=first.known, kinds=kinds, type="scriptblock")
     if type_name in {"io.file", "file"} and name.startswith("read"):
@@ -181,7 +216,8 @@ def _path(name: str, given: Sequence[PsValue]) -> PsValue:
     path = pieces[0].replace("/", "\\") if pieces else ""
     above, _, last = path.rpartition("\\")
     if name in {"getfullpath", "getdirectoryname", "getfilename", "getpathroot"} and path:
-        parts = {"getfullpath": pieces[0], "getdirectoryname": above, "getfilename": last, "getpathroot": path[:3]}
+        full = normpath(path) if ".." in path else pieces[0]
+        parts = {"getfullpath": full, "getdirectoryname": above, "getfilename": last, "getpathroot": path[:3]}
         return made(parts[name], *given)
     return PsValue(text=UNREAD, known=False, kinds=NO_KINDS.union(*(one.kinds for one in given)), type="io.path")
 
@@ -218,12 +254,17 @@ _PASSES: Final = frozenset({
     "select-object", "select", "where-object", "where", "?", "sort-object", "sort", "tee-object", "tee", "out-string",
     "foreach-object", "%", "foreach", "convertfrom-json", "select-string", "sls", "convertto-securestring",
 })  # fmt: skip
+_OBJECTS: Final = frozenset({"psobject", "pscustomobject", "management.automation.psobject"})
 _CHOOSE: Final = frozenset({"where-object", "where", "?"})
 _NAMES_FILE: Final = frozenset({
     "get-item", "gi", "get-childitem", "gci", "dir", "ls", "resolve-path", "rvpa", "get-command", "gcm",
     "get-alias", "gal", "get-process", "gps", "ps", "get-service", "gsv", "get-localuser", "get-aduser", "get-adgroup",
     "get-disk", "get-volume", "get-acl", "get-eventlog", "get-winevent", "get-variable", "gv", "get-itemproperty", "gp",
     "convert-path",
+})  # fmt: skip
+_LISTS_ALL: Final = frozenset({
+    "get-process", "gps", "ps", "get-service", "gsv", "get-netfirewallrule", "get-vm", "get-appxpackage",
+    "get-windowspackage", "get-windowsdriver", "get-scheduledtask",
 })  # fmt: skip
 VIRTUAL_DISK: Final = "<virtual-disk>"  # what stands for the path of a disk of a virtual machine
 _LISTS_DISKS: Final = frozenset({"get-vmharddiskdrive", "get-vhd", "get-harddisk", "get-scvirtualharddisk"})
@@ -258,6 +299,8 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
     if name == "new-object":
         shown = next((arg for arg in plain), "").lower().removeprefix("system.")
         inner = words[1:] if words else []
+        if shown in _OBJECTS and (table := next((word for word in inner if word.fields is not None), None)) is not None:
+            return table._replace(type="psobject")
         packed = next((word for word in inner if word.kinds or word.type), NOTHING)
         text = packed.text or " ".join(plain[1:])[:MOST_TEXT]
         return PsValue(text=text, known=False, kinds=kinds, type=shown)
@@ -265,7 +308,7 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         block = next((word for word in words if word.block), None)
         if before.items and name in {"select-object", "select"}:
             before = _selected(before, [arg.lower() for arg in args])
-        if not before.text and name in _CHOOSE:  # of a list of everything, what has the first of these names
+        if before.text in {"", "*"} and name in _CHOOSE:  # of a list of everything, what has the first of these names
             return PsValue(
                 text=first_name(block.text if block else plain[-1] if plain else ""), known=False, kinds=kinds
             )
@@ -292,8 +335,8 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         return PsValue(text=VIRTUAL_DISK, known=False, kinds=kinds, type=VIRTUAL_DISK)
     if name in _ASKS_WMI:
         return PsValue(text=_asked(args), known=False, kinds=kinds)
-    if name in _NAMES_FILE:
-        folder = plain[0] if plain else ""
+    if name in _NAMES_FILE or name in _LISTS_ALL:
+        folder = plain[0] if plain else "*" if name in _LISTS_ALL else ""
         lowered = [arg.lower() for arg in args]
         chosen = next((args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg in _CHOOSES), "")
         if chosen and is_place(folder) and "*" in chosen:  # of what lies in the folder, what has such a name
@@ -360,6 +403,12 @@ def arguments(words: Sequence[PsValue]) -> tuple[PsValue, ...]:
     """Return what the block of a command is given."""
     given = [after for word, after in pairwise(words) if word.text.lower() in {"-argumentlist", "-args"}]
     return given[0].spread() if given else ()
+
+
+def by_name(before: PsValue, called: str) -> list[PsValue]:
+    """Return the parameters that a command takes from the properties of an object that is piped into it."""
+    told_on = called in _PASSES or called.startswith(("format-", "convert", "export-", "out-"))
+    return splatted(before) if before.type == "psobject" and not told_on else []
 
 
 def bound(names: Sequence[str], words: Sequence[PsValue]) -> dict[str, PsValue]:

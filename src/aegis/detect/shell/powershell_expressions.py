@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from aegis.detect.shell.powershell_atoms import CLOSES, DEEPEST, ENDS, OPERATORS, PsAtoms
-from aegis.detect.shell.powershell_values import NOTHING, UNKNOWN, PsValue, binary, constant, listed, put, truth
+from aegis.detect.shell.powershell_atoms import CLOSES, DEEPEST, ENDS, NO_COMMAND, OPERATORS, PsAtoms
+from aegis.detect.shell.powershell_values import NOTHING, UNKNOWN, UNREAD, PsValue, binary, constant, listed, put, truth
 from aegis.detect.shell.tree import Command
 
 
@@ -35,7 +35,7 @@ class PsExpressions(PsAtoms):
                     self._skip()
                     return UNKNOWN
                 self._depth += 1
-                right = self._pipeline()
+                right = self._primary() if self._peek() == "{" else self._pipeline()
                 self._depth -= 1
                 if assigns and value.name.startswith("env:"):
                     self._assigned(value, right)
@@ -54,6 +54,10 @@ class PsExpressions(PsAtoms):
                 self._at += 1
                 self._blanks(lines=True)
                 value = self._binary(operator[1:], value, self._operands(operator))
+                continue
+            if atom == "??":
+                self._at += 1
+                value = self._binary(atom, value, self._operand())
                 continue
             if atom == "?":
                 self._at += 1
@@ -105,6 +109,9 @@ class PsExpressions(PsAtoms):
     def _assigned(self, to: PsValue, value: PsValue) -> None:
         """Note what is written to a place that is no variable of the script: `$object.Member`, `$env:NAME`."""
         place = to.spelling() if to.name else to.text
+        last = self._script.commands[-1] if self._script.commands else NO_COMMAND
+        if to.text == UNREAD and last.name[:1] == ".":  # of what has places by a number: `$object.Member(1) = value`
+            place = f"{dict(last.variables).get('of', '')}{last.name}"
         self._script.commands.append(Command("=", (place, *value.spread_text()), place[:200], 0, 0, False))
         if value.kinds:
             self._script.flows[len(self._script.commands) - 1] = value.kinds
@@ -112,7 +119,7 @@ class PsExpressions(PsAtoms):
     def _operands(self, operator: str) -> PsValue:
         """What stands right of an operator that takes a list: operands with commas between."""
         value = self._operand()
-        if operator in {"-f", "-replace", "-ireplace", "-creplace", "-split", "-isplit", "-csplit"}:
+        if operator in {"-f", "-replace", "-ireplace", "-creplace", "-split", "-isplit", "-csplit", "-in", "-notin"}:
             items = list(value.spread())
             while True:
                 self._blanks()

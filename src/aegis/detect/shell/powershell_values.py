@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import re2
+
+from aegis.core.names import glob_match
+from aegis.core.patterns import foreign
+from aegis.detect.shell.words import replaced_any_case
+
 MOST_TEXT: Final = 12_288  # characters of a value that is followed: doubling one in a loop ends here
 MOST_ITEMS: Final = 4_096
 _MOST_PIECES: Final = 512
@@ -47,7 +53,7 @@ class PsValue(NamedTuple):
     fields: dict[str, PsValue] | None = None
     type: str = ""
     name: str = ""
-    block: bool = False
+    block: tuple[int, ...] = ()  # where it begins and ends in the script
     each: bool = False
 
     def named(self, name: str) -> PsValue:
@@ -102,10 +108,18 @@ def atoms_of(text: str) -> list[str]:
 
 def constant(text: str) -> PsValue:
     """Return a value that stands in the script."""
-    return _value(PsValue, (text, True, NO_KINDS, (), None, "", "", False, False))
+    return _value(PsValue, (text, True, NO_KINDS, (), None, "", "", (), False))
 
 
 _value: Final = tuple.__new__  # makes a value in half the time
+
+
+def literal(value: PsValue) -> PsValue:
+    """Return a text that stands in quotes, which is true also where it reads like a number or a name of nothing."""
+    return value._replace(type="string") if value.known and value.text.lower() in _FALSE else value
+
+
+_FALSE: Final = frozenset({"$false", "$null", "0"})
 
 
 def variable(name: str) -> PsValue:
@@ -206,6 +220,12 @@ def binary(operator: str, left: PsValue, right: PsValue) -> PsValue:
         return _split(left, right)
     if operator in _COMPARES or operator in _CONNECTS:
         return _compared(operator, left, right)
+    bare = operator.removeprefix("not")
+    if (asks := bare if bare in _ASKS else bare[1:]) in _ASKS:
+        answer = _asked(asks, left, right)
+        return UNKNOWN if answer is None else told(answer == (bare == operator))
+    if operator == "??":
+        return right if left.text.lower() == "$null" or not left.known else left
     if operator == "as":
         return cast(right.type, left)
     return PsValue(text=UNREAD, known=False, kinds=left.kinds | right.kinds)
@@ -217,7 +237,9 @@ _CONNECTS: Final = frozenset({"and", "or", "xor"})
 
 def truth(value: PsValue) -> bool | None:
     """Return whether a value counts as true; `None` where nobody knows."""
-    return value.text.lower() not in {"$false", "$null", "0", ""} if value.known else None
+    if not value.known:
+        return None
+    return value.text != "" if value.type == "string" else value.text.lower() not in _FALSE | {""}
 
 
 def told(answer: bool) -> PsValue:
@@ -238,6 +260,24 @@ def _compared(operator: str, left: PsValue, right: PsValue) -> PsValue:
         return UNKNOWN
     greater = first > second if operator in {"gt", "le"} else first >= second
     return told(greater == (operator in {"gt", "ge"}))
+
+
+_ASKS: Final = frozenset({"like", "match", "in", "contains"})
+
+
+def _asked(operator: str, left: PsValue, right: PsValue) -> bool | None:
+    """Whether a text has a form, or a list an item; `None` where nobody knows."""
+    if not (left.known and right.known):
+        return None
+    if operator in {"in", "contains"}:
+        item, items = (left, right) if operator == "in" else (right, left)
+        return item.text.lower() in {one.text.lower() for one in items.spread()}
+    if left.items:
+        return None
+    if operator == "like":
+        return glob_match(right.text.lower(), left.text.lower())
+    pattern = foreign(f"(?i){right.text}")
+    return None if pattern is None else pattern.search(left.text) is not None
 
 
 _ARITHMETIC: Final = frozenset({"-", "*", "/", "%", "bxor", "band", "bor"})
@@ -305,23 +345,19 @@ def replaced(left: PsValue, right: PsValue) -> PsValue:
     pair = right.spread()
     old = _literal(pair[0].text)
     new = pair[1].text if len(pair) > 1 else ""
-    if not old or "$" in new or len(left.text) * (len(new) + 1) > MOST_TEXT * 16:
+    small = len(left.text) * (len(new) + 1) <= MOST_TEXT * 16
+    if old and "$" not in new and small:
+        return made(replaced_any_case(left.text, old, new), left, *pair)
+    pattern = foreign(f"(?i){pair[0].text}") if small and all(one.known for one in (left, *pair)) else None
+    if pattern is None:
         return PsValue(text=left.text, known=False, kinds=left.kinds)
-    return made(_replace_any_case(left.text, old, new), left, *pair)
-
-
-def _replace_any_case(text: str, old: str, new: str) -> str:
-    if not (text.isascii() and old.isascii()):
-        return text.replace(old, new)
-    lowered, wanted = text.lower(), old.lower()
-    out: list[str] = []
-    start = 0
-    while (at := lowered.find(wanted, start)) >= 0:
-        out.append(text[start:at])
-        out.append(new)
-        start = at + len(wanted)
-    out.append(text[start:])
-    return "".join(out)
+    groups = new.replace("\\", "\\\\").replace("$&", "$0")
+    for place in range(min(pattern.groups, 9) + 1):
+        groups = groups.replace(f"${{{place}}}", f"\\{place}").replace(f"${place}", f"\\{place}")
+    try:
+        return made(pattern.sub(groups, left.text), left, *pair)
+    except (re2.error, UnicodeError):
+        return UNKNOWN
 
 
 def _split(left: PsValue, right: PsValue) -> PsValue:
@@ -348,14 +384,17 @@ def cast(name: str, value: PsValue) -> PsValue:
     """Return `[name] value`."""
     if name in {"char", "char[]"}:
         numbers = [number_of(item) for item in value.spread()]
-        if all(number is not None and 0 <= number < 0x110000 for number in numbers) and value.known:
+        if all(number is not None and 0 <= number < 0xD800 for number in numbers) and value.known:
             chars = [chr(number or 0) for number in numbers]
             return constant(chars[0]) if name == "char" and len(chars) == 1 else listed_texts(chars, value)
         return listed_texts(list(value.text), value) if name == "char[]" and value.known and not value.items else value
     if name in {"string", "void", "object", "array", "regex", "uri", "scriptblock"} or name.endswith("[]"):
-        return PsValue(
-            text=value.text, known=value.known, kinds=value.kinds, items=value.items, type=name, block=value.block
-        )
+        text = _BOOLEANS.get(value.text.lower(), value.text) if name == "string" else value.text
+        return value._replace(text=text, fields=None, type=name, each=False)
+    if name in _NUMBERS and (number := number_of(value)) is not None:
+        return constant(str(number)).named(value.name)
+    if name in {"pscustomobject", "psobject"}:
+        return value._replace(type="psobject")
     if name in {"bool", "boolean", "switch"} and (answer := truth(value)) is not None:
         return told(answer)
     if name in {"type", "reflection.typeinfo"} and value.known:  # a type by its name
@@ -364,6 +403,10 @@ def cast(name: str, value: PsValue) -> PsValue:
     if name in {"wmiclass", "adsi", "xml", "wmi", "wmisearcher", "io.fileinfo", "io.directoryinfo", "adsisearcher"}:
         return PsValue(text=value.text, known=value.known, kinds=value.kinds, type=name)
     return value
+
+
+_BOOLEANS: Final = {"$true": "True", "$false": "False", "$null": ""}
+_NUMBERS: Final = frozenset({"int", "int16", "int32", "int64", "uint32", "long", "byte", "decimal", "double", "float"})
 
 
 def indexed(value: PsValue, index: PsValue) -> PsValue:
@@ -417,6 +460,10 @@ def member(value: PsValue, name: str) -> PsValue:
         return constant(str(len(value.items) or len(value.text))) if value.known else UNKNOWN
     if name in _LIES_AT and not value.known and is_place(value.text):
         return value._replace(name="")
+    if value.type == "environment" and name == "systemdirectory":
+        return constant("C:\\Windows\\System32")
+    if name in {"responsetext", "responsebody", "responsestream"} and "http" in value.type:
+        return PsValue(text=UNREAD, known=False, kinds=value.kinds | FETCHED)
     if name == "psbase":
         return value
     if value.type == "networkcredential" and name == "password":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from ntpath import normpath
 from typing import Any, Final, Literal, NamedTuple
 
 import re2
@@ -193,6 +194,7 @@ _NEAR: Final = frozenset({
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
     "collector", "tunnel", "address", "broad", "vital", "elsewhere", "far", "secret-name", "names",
+    "all",
 })  # fmt: skip
 
 
@@ -221,6 +223,8 @@ def is_of(kind: str, word: str) -> bool:
         return is_broad(word)
     if kind == "vital":
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
+    if kind == "all":
+        return word == "*"
     if kind == "names":
         return prints_names(word)
     if kind == "far":
@@ -405,6 +409,7 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     if is_key(value):
         return key_at(key_place(value)) or ("setting", "one", value)
     plain = value.replace("/", "\\") if "\\" in value or value[1:2] == ":" else value
+    plain = normpath(plain) if "\\.." in plain else plain
     scope: EffectScope = "one"
     for ending in ("\\*.*", "\\*", "/*", "\\."):
         if plain.endswith(ending):

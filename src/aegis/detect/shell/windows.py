@@ -15,12 +15,13 @@ from aegis.core.effects import EffectScope, Resource, ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.facts import LEAST, Effort
 from aegis.detect.files import UNKNOWN, FileFlow, Files
+from aegis.detect.line_files import of_registry
 from aegis.detect.operands import runs
-from aegis.detect.shell.batch import MAX_BATCH, parse_batch, program_name
+from aegis.detect.shell.batch import MAX_BATCH, parse_batch
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.destroy import locks_away
 from aegis.detect.shell.doors import through_door
-from aegis.detect.shell.flow import FETCHING, fetched_file, gives_away, imitator, searches_keys
+from aegis.detect.shell.flow import FETCHING, carried, fetched_file, gives_away, imitator, searches_keys, staged
 from aegis.detect.shell.handed import (
     POWERSHELLS,
     TOLD,
@@ -41,7 +42,7 @@ from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
 from aegis.detect.shell.tamper import started_tool
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, placed_path
-from aegis.detect.shell.words import is_share, is_stream
+from aegis.detect.shell.words import is_share, is_stream, program_name
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
@@ -217,6 +218,7 @@ class _Reading:
         self._sockets = False
         self._fetched: dict[str, bool] = {}
         self._handed: list[str] = []
+        self._kept: dict[str, frozenset[str]] = {}  # files that were written, and where what they hold comes from
         self._started = ""  # the program of what is started last
         self._address = ""  # where something was fetched from last
 
@@ -232,32 +234,34 @@ class _Reading:
             if not self.facts.may_read(LEAST):
                 break
             name = self._resolved(command)
-            piped, known = script.texts.get(place, ("", False))
+            given, known = script.texts.get(place, ((), False))
             args = command.args
             of = dict(command.variables).get("of", "")
             if name in ("foreach-object", ".foreach", "%"):  # perhaps of a method, by its name
                 name, args = called_on_each(name, args)
             if of and not of.startswith("$"):
                 args = (*args, of)
-            elif piped and (name in _TAKES_PLACES or not known) and "\n" not in piped:
-                args = args if name.startswith("where-") or hands_on(name) else (*args, piped)
+            elif given and (name in _TAKES_PLACES or not known) and "\n" not in given[0]:
+                args = args if name.startswith("where-") or hands_on(name) else (*args, *given)
             elif folder and name == "remove-item" and commands and commands[-1][:2] == ("get-childitem", ()):
                 args = (*args, f"{folder}\\*")
             command = command._replace(name=name, args=args, variables=())
             commands.append(command)
-            printed = piped if known else ""
-            if name in _WRITES and (given := [arg for arg in args if arg[:1] != "-"]):
-                files[base_name(given[0])] = [*(printed or given[-1]).splitlines()]
+            printed = "\n".join(given) if known else ""
+            if name in _WRITES and (named := [arg for arg in args if arg[:1] != "-"]):
+                files[base_name(named[0])] = [*(printed or named[-1]).splitlines()]
+                self._kept[base_name(named[0])] = script.flows.get(place, _NO_KINDS)
             if self._told(command, printed.splitlines(), files):
                 continue  # what it is told is known
             folder, command = standing(command, folder)
-            self._one(command, script.flows.get(place, _NO_KINDS), printed)
+            kept = [self._kept.get(base_name(arg), _NO_KINDS) for arg in args if self._kept]
+            self._one(command, script.flows.get(place, _NO_KINDS).union(*kept), printed)
         if searches_keys(text, commands):
             self._did("scan", "credential", "one", (), text)
         for target, place in script.writes:
-            text, known = script.texts.get(place, ("", False))
+            given, known = script.texts.get(place, ((), False))
             source = script.commands[place].text if script.commands else ""
-            self._writes(target, source, FileFlow(text) if known else UNKNOWN)
+            self._writes(target, source, FileFlow("\n".join(given)) if known else UNKNOWN)
         self._ran(commands)
 
     def batch(self, text: str) -> None:
@@ -298,6 +302,8 @@ class _Reading:
             return bool(orders)
         for word in map(base_name, (command.program, *command.args)[:_MOST_SCRIPTS] if files else ()):
             written_in = _WRITTEN_IN.get(word.rpartition(".")[2])
+            if word[-4:] == ".reg" and word in files and command.name in {"reg", "regedit"}:
+                self.scripts += [("cmd", line) for line in of_registry("\n".join(files[word]))][:_MOST_SCRIPTS]
             if written_in is not None and word in files and command.name != "echo":
                 self.scripts.append((written_in, "\n".join(files[word])))
         return False
@@ -318,6 +324,7 @@ class _Reading:
         if locked := locks_away(commands):
             self._did("encrypt", "home", "many", (), locked)
         self.scripts.append(("bash", "\n".join(self._handed)))
+        self.facts.effects += filter(None, map(carried, staged(commands, ())))  # what is packed, and then sent
         plain = [command for command in commands if command.name[:1] not in "[.="]
         self.facts.ran.extend(runs(plain))
 
@@ -474,12 +481,6 @@ class _Reading:
             self.scripts.append(("cmd", f"{self._started} {' '.join(values)}"))
         if any(word in text.lower() for text in args for word in _HIDES_FROM):
             self._did("disable", "defence", "one", (place,), place)
-        elif place.lower().endswith(".isenabled") and values == ["$false"]:
-            self._did("disable", "log", "one", (place,), place)
-        elif place.lower().endswith(_TIMES):
-            self._did("hide", "file", "one", (place,), place)
-        elif "servercertificatevalidationcallback" in place.lower():
-            self._did("disable", "trust", "one", (place,), place)
         if place.lower().startswith(("hklm:", "hkcu:")) and values:
             found = written_value(place, "", values[0])
             if found is not None:
@@ -488,7 +489,6 @@ class _Reading:
 
 _WRITES: Final = frozenset({"set-content", "out-file", "add-content"})
 _TAKES_PLACES: Final = frozenset({"remove-item", "clear-content", "get-content", "stop-service"})
-_TIMES: Final = (".creationtime", ".lastwritetime", ".lastaccesstime", ".creationtimeutc", ".lastwritetimeutc")
 _NO_KINDS: Final = frozenset[str]()
 _FETCHED: Final = frozenset({"fetched"})
 

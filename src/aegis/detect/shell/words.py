@@ -298,12 +298,24 @@ _FOLDERS: Final[Mapping[str, tuple[str, str]]] = {
     "localapplicationdata": ("localappdata", ""), "commonapplicationdata": ("programdata", ""),
     "programfiles": ("programfiles", ""), "system": ("windir", "\\System32"), "applicationdata": ("appdata", ""),
     "startup": ("appdata", _STARTUP), "commonstartup": ("programdata", _STARTUP),
+    "mymusic": ("userprofile", "\\Music"), "myvideos": ("userprofile", "\\Videos"),
+    "favorites": ("userprofile", "\\Favorites"), "programfilesx86": ("programfiles", " (x86)"),
+    "systemx86": ("windir", "\\SysWOW64"),
+}  # fmt: skip
+
+
+_NUMBERED: Final = {
+    "0": "desktop", "5": "personal", "6": "favorites", "7": "startup", "13": "mymusic", "14": "myvideos",
+    "16": "desktopdirectory", "24": "commonstartup", "26": "applicationdata", "28": "localapplicationdata",
+    "35": "commonapplicationdata", "36": "windows", "37": "system", "38": "programfiles", "39": "mypictures",
+    "40": "userprofile", "41": "systemx86", "42": "programfilesx86",
 }  # fmt: skip
 
 
 def known_folder(name: str) -> tuple[str, str]:
     """A folder by its name in .NET: the variable of the environment that holds it, and what lies below that."""
-    return _FOLDERS.get(name.lower().rpartition("::")[2], ("", ""))
+    name = name.lower().replace("::", ".").rpartition(".")[2]
+    return _FOLDERS.get(_NUMBERED.get(name, name), ("", ""))
 
 
 _CHOSEN: Final = Lazy(r"['\"]\^?\(?([\w.*-]{2,60})")
@@ -375,3 +387,35 @@ def prints_names(word: str) -> bool:
     keys = {match.group(1) for match in map(_KEYED.match, parts) if match is not None}
     keys.difference_update(name for part in parts for name in _SET.findall(part))
     return all(part in keys or _HARMLESS.fullmatch(part) is not None for part in parts)
+
+
+def divided(text: str, sign: str) -> tuple[str, str, str]:
+    """A text in two at the first place of a sign in any case, as `partition` gives it."""
+    at = text.lower().find(sign.lower()) if text.isascii() else text.find(sign)
+    return (text, "", "") if at < 0 else (text[:at], sign, text[at + len(sign) :])
+
+
+def replaced_any_case(text: str, old: str, new: str) -> str:
+    """Text with every `old` in it, in any case, replaced."""
+    if not (text.isascii() and old.isascii()):
+        return text.replace(old, new)
+    lowered, wanted = text.lower(), old.lower()
+    out: list[str] = []
+    start = 0
+    while (at := lowered.find(wanted, start)) >= 0:
+        out += (text[start:at], new)
+        start = at + len(wanted)
+    out.append(text[start:])
+    return "".join(out)
+
+
+_ENDINGS: Final = (".exe", ".com", ".cmd", ".bat")
+
+
+def program_name(program: str) -> str:
+    r"""The name of a program without its folder and ending: `reg` of `C:\Windows\System32\REG.exe`."""
+    name = program.replace("/", "\\").rstrip("\\").rpartition("\\")[2].lower()
+    for ending in _ENDINGS:
+        if name.endswith(ending) and len(name) > len(ending):
+            return name[: -len(ending)]
+    return name
