@@ -7,6 +7,7 @@ path that leads to a file (`/etc/./shadow`). Analysers compare words, so both ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from aegis.core.patterns import Lazy
@@ -107,6 +108,35 @@ def located(commands: Sequence[Command]) -> Iterator[Command]:
                 yield command._replace(args=args)
 
 
+def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
+    """The deletions that other programs do besides their work, as `rm` would: `tar --remove-files`, `git clean`."""
+    if _TAKE_AWAY.isdisjoint([command.name for command in commands]):
+        return
+    for command, one in zip(commands, runs(commands), strict=True):
+        name, args = command.name, command.args
+        letters = "".join(arg[1:] for arg in args if arg[:1] == "-" and arg[1:2] != "-")
+        rest = [arg for before, arg in pairwise(("", *args)) if arg[:1] != "-" and before not in _TAKE_VALUE]
+        bases = [arg.partition("=")[2] for arg in args if arg.startswith(("--work-tree=", "--directory="))]
+        bases += [arg for before, arg in pairwise(args) if before in ("-C", "--work-tree", "--directory")]
+        gone: list[str] = []
+        if name == "git" and "clean" in rest and ("f" in letters or "--force" in args):
+            gone = [] if "n" in letters or "--dry-run" in args else rest[rest.index("clean") + 1 :] or ["*"]
+        elif name in ("tar", "gtar", "bsdtar") and "--remove-files" in args:
+            gone = rest
+        elif name == "zip" and ("m" in letters or "--move" in args):
+            gone = rest[1:]
+        elif name == "rsync" and "--remove-source-files" in args and not ("n" in letters or "--dry-run" in args):
+            gone = [arg for arg in rest[:-1] if ":" not in arg]
+        folder = next((below(one.folder, base) for base in bases), one.folder)
+        if gone and (name != "git" or _NO_PROJECT.match(folder)):
+            yield command._replace(name="rm", args=("-rf", *(below(folder, path) for path in gone)))
+
+
+_TAKE_AWAY: Final = frozenset({"git", "tar", "gtar", "bsdtar", "zip", "rsync"})
+_NO_PROJECT: Final = Lazy(
+    r"^(?:~|\$\{?HOME\}?|/(?:home|root|Users|etc|usr|boot|var|srv|opt|mnt|media|(?:home|Users)/[\w.-]+|(?:etc|boot|var/lib)/.*)?)/?$"
+)
+_TAKE_VALUE: Final = frozenset({"-C", "--directory", "--work-tree", "--git-dir", "-c", "-f", "--file", "-e", "-x"})
 _MOVERS: Final = frozenset({"cd", "pushd", "chdir"})
 # Programs whose operands are all files, whatever stands among them.
 _OF_FILES: Final = frozenset({

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import operator as operators
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import re2
 
 from aegis.core.patterns import Lazy, foreign
+from aegis.detect.paths import fits
 from aegis.detect.shell.heredocs import literal
 
 # A use of a variable: its name, or in braces `#` or `!`, name, index and what is done with the value.
@@ -23,7 +24,10 @@ USED: Final = Lazy(
 ARITHMETIC: Final = Lazy(r"\$\(\(([^()]{1,128}(?:\([^()]{1,64}\)[^()]{0,64}){0,8})\)\)")
 # A word that stands for the items of an array, or for what a function is called with, each a word of its own.
 SPREADS: Final = Lazy(r"\[@\]|\$\{?@")
-_MAY: Final = Lazy(r"\$\{[#!]?\w+(?:\[[^\]]*\])?[%#/:^,]|\$\{[#@]|\bset\s+--|\bfor\s+\w+|=\"?(?:\$\{?HOME\b|~)|\)\s*\{")
+_MAY: Final = Lazy(
+    r"\$\{!|\bprintf\s+-v|\b(?:getopts|read|readarray|mapfile|trap|case)\s|"
+    r"\$\{[#!]?\w+(?:\[[^\]]*\])?[%#/:^,]|\$\{[#@]|\bset\s+--|\bfor\s+\w+|=\"?(?:\$\{?HOME\b|~)|\)\s*\{"
+)
 _NAME: Final = Lazy(r"\b0[xX][0-9a-fA-F]+|\$?\b([A-Za-z_]\w*)")
 _CHOICE: Final = Lazy(r"^([^?:]+)\?([^?:]+):([^?:]+)$")
 _OCTAL: Final = Lazy(r"\b0([0-7]+)\b")
@@ -87,6 +91,13 @@ def _worked_out(node: ast.expr) -> int:
     raise ValueError
 
 
+def branches_taken(subject: str, patterns: Sequence[str]) -> Sequence[int]:
+    """Return which branches of a `case` may be taken, counted from one behind what stands before them."""
+    known = subject and "$" not in subject and "`" not in subject
+    meant = [at for at, given in enumerate(patterns, 1) if any(fits(literal(one), subject) for one in given.split())]
+    return (0, meant[0]) if known and meant else range(len(patterns) + 1)
+
+
 def piece(operator: str, length: int, value: Callable[[str], str]) -> slice | None:
     """Return which part `:offset:length` means of a value or a list so long; `None` where that is not known."""
     first, _, second = operator[1:].partition(":")
@@ -105,7 +116,8 @@ def changed(text: str, operator: str, value: Callable[[str], str]) -> str | None
         part = piece(operator, len(text), value)
         return None if part is None else text[part]
     if sign in ":-=?+":
-        return (given[1:] if sign == ":" else given) if "+" in operator[:2] else text
+        instead = given[1:] if sign == ":" else given
+        return instead if ("+" in operator[:2]) == bool(text) and "?" not in operator[:2] else text
     if sign in "^,":
         turn = str.upper if sign == "^" else str.lower
         return turn(text) if operator[1:2] == sign else turn(text[:1]) + text[1:]

@@ -21,9 +21,10 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.files import EMPTY, LOCAL, MAX_FLOW, UNKNOWN, UNKNOWN_GAP, FileFlow, Files, Written, local, normal
 from aegis.detect.shell.catalogue import ProgramLanguage, of_kind
+from aegis.detect.shell.expansions import branches_taken
 from aegis.detect.shell.handed import MOST_ORDERS, ordered, read_applescript
 from aegis.detect.shell.heredocs import Given, given_by, literal
-from aegis.detect.shell.outputs import descriptor, printed, repeated
+from aegis.detect.shell.outputs import descriptor, printed, repeated, repetitions
 from aegis.detect.shell.programs import (
     AWKS,
     STDIN,
@@ -42,7 +43,7 @@ from aegis.detect.shell.programs import (
     strings_in_code,
     with_arguments,
 )
-from aegis.detect.shell.starts import split_words, unwrapped
+from aegis.detect.shell.starts import unwrapped
 from aegis.detect.shell.tree import Command, ShellUnit
 from aegis.detect.shell.variables import Variables, Word
 from aegis.detect.shell.words import is_spared
@@ -50,7 +51,6 @@ from aegis.detect.structured import structured_effects
 
 _DEEPEST: Final = 32  # units inside one another that are gone through; what lies deeper counts as unread
 _MOST_ROUNDS: Final = 32  # commands that loops are unrolled to
-_MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
 _UNITS_A_CHARACTER: Final = 8  # characters of a flow that cost a unit of effort
 _REDIRECT: Final = Lazy(r"^(\d*|&)(<>|<&|<|>>|>\||>&|>)\s*(.*)$")
 _FUNCTION: Final = Lazy(r"^\s*(?:function\s+)?([\w.-]+)")
@@ -59,8 +59,6 @@ _OWN_DESCRIPTORS: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", 
 _DUMPERS: Final = of_kind("dumper")
 _PRINTS_ITSELF: Final = frozenset({"orders", "manifest"})  # languages of programs that are no interpreters
 _SHOWN: Final = 80
-_BY_NULL: Final = frozenset({"-0", "--null", "-r0", "-0r"})
-_WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
 
 RunScript = Callable[[str, "FileFlow | None"], FileFlow]
 
@@ -76,12 +74,15 @@ class Feeds:
         self._special: dict[str, FileFlow] = {}  # process substitutions and descriptors, by their names
         self._variables = Variables()
         self._functions: dict[str, ShellUnit] = {}
+        self._traps: list[str] = []  # what runs at the end, by what is known then
         self._depth, self._rounds = 0, _MOST_ROUNDS
         self.fed = Fed()
 
     def units(self, units: Sequence[ShellUnit], stdin: FileFlow | None) -> None:
         """Go through a text."""
         self.fed.output = self._inner(units, stdin)
+        for handler in self._traps:
+            self._run_script(self._variables.expand(handler), None)
 
     def commands(self, commands: Sequence[Command], stdin: FileFlow | None) -> None:
         """Go through a text of plain commands, through which no data goes."""
@@ -115,6 +116,8 @@ class Feeds:
                     self._functions[match.group(1)] = unit
             elif unit.kind == "assignment":
                 self._assign(unit, here)
+            elif unit.kind == "case" and unit.command is not None:
+                out = out.then(self._case(unit, unit.command, here))
             elif unit.kind == "loop" and unit.command is not None:
                 out = out.then(self._loop(unit, unit.command, here))
             elif unit.kind != "redirect":
@@ -131,8 +134,26 @@ class Feeds:
             flow = self._inner(stage, flow, tail, fed)
         return flow or EMPTY
 
+    def _case(self, unit: ShellUnit, over: Command, stdin: FileFlow | None) -> FileFlow:
+        """What the first of its branches prints that is meant, where that is known, else all of them."""
+        branches = branches_taken(self._variables.word(over.name, {}).text, over.words)
+        known, before = self._variables.known, dict(self._variables.known)
+        out = self._inner([one for one in unit.inner if bisect_right(unit.stages, one.start) in branches], stdin)
+        known.update((name, word._replace(computed=True)) for name, word in known.items() if before.get(name) != word)
+        return out
+
     def _loop(self, unit: ShellUnit, over: Command, stdin: FileFlow | None) -> FileFlow:
-        """What a loop prints that goes over words, as far as they are known and its commands are few."""
+        """What a loop prints that goes over words, or over lines, as far as they are known and its commands are few."""
+        if not over.name:  # `while`
+            reads = any(one.command is not None and one.command.name == "read" for one in unit.inner)
+            lines = stdin.text.splitlines() if stdin is not None and reads else []
+            rounds = self._rounds // max(1, len(unit.inner))
+            lines = [*lines[:rounds], *filter(None, (" ".join(lines[rounds:]),))]
+            self._rounds -= min(len(lines), rounds) * len(unit.inner)
+            out = EMPTY
+            for flow in [(stdin or EMPTY)._replace(text=line) for line in lines] or (stdin,):
+                out = out.then(self._inner(unit.inner, flow))
+            return out
         body = [inner for inner in unit.inner if inner.start >= unit.tail]
         substitutes = self._substitutes([inner for inner in unit.inner if inner.start < unit.tail], stdin)
         items = self._variables.words(over, substitutes)[0]
@@ -275,11 +296,9 @@ class Feeds:
         if self._variables.moves(name, words):
             return EMPTY
         if name in {"read", "mapfile", "readarray"}:
-            text = "" if stdin is None else stdin.text
-            for word in words or ("REPLY",):
-                if word.isidentifier():
-                    self._variables.known[word] = Word(text, bool(text), () if stdin is None else stdin.files)
+            self._variables.reads(name, words, stdin or EMPTY, dict(command.variables).get("IFS"))
             return EMPTY
+        self._traps += words[:1] if name == "trap" and len(words) > 1 else ()
         elsewhere = started(command, words)
         if elsewhere is not None:
             if elsewhere.shell:
@@ -292,9 +311,7 @@ class Feeds:
                 if program.language == "sql" and program.text is not None and is_spared(command, program.text):
                     continue
                 out = out.then(self._program(command.name, program, stdin, words))
-            if found[0].language in _PRINTS_ITSELF:
-                return self._prints(command, stdin)
-            return out
+            return self._prints(command, stdin) if found[0].language in _PRINTS_ITSELF else out
         file = started_file(command)
         if file:
             self._file("", None, file, words, stdin)
@@ -350,21 +367,9 @@ class Feeds:
         text = "" if stdin is None else stdin.text
         if not text.strip():
             return UNKNOWN
-        whole = name == "xargs" and any(word in _WHOLE_LINES or word[:2] == "-d" for word in words)
-        by_null = "\0" in text or any(word in _BY_NULL for word in words)
-        lines = [line for line in text.split("\0" if by_null else "\n") if line.strip()]
-        if len(lines) > _MOST_RUNS:
-            self.fed.unread = self.fed.unread or interpreter(rest[0].rsplit("/", 1)[-1] if rest else "sh") != ""
-            lines = lines[:_MOST_RUNS]
-        if name == "parallel" and not rest:
-            return self._run_script("\n".join(lines), None)
-        if placeholder and any(placeholder in word for word in rest):
-            run = [shlex.join([word.replace(placeholder, line) for word in rest]) for line in lines]
-            return self._run_script("\n".join(run), None)
-        if not rest:
-            return FileFlow(" ".join(text.split()) + "\n")
-        arguments = shlex.join(lines if whole else split_words(text))
-        return self._run_script(f"{shlex.join(rest)} {arguments}"[:MAX_FLOW], None)
+        script, more = repetitions(name, words, rest, placeholder, text)
+        self.fed.unread |= more and interpreter(rest[0].rsplit("/", 1)[-1] if rest else "sh") != ""
+        return self._run_script(script, None) if script else FileFlow(" ".join(text.split()) + "\n")
 
     # Programs
 
@@ -373,9 +378,8 @@ class Feeds:
             self._orders(name, program, stdin, words)
             return UNKNOWN
         if program.text is not None:
-            text = program.text
-            if program.language == "shell" and program.arguments:
-                text = with_arguments(text, program.arguments)
+            given = program.arguments if program.language == "shell" else ()
+            text = with_arguments(program.text, given) if given else program.text
             return self._text(program.language, name, text, stdin)
         if program.file is not None:
             return self._file(name, program.language, program.file, program.arguments, stdin)

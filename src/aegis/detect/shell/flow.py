@@ -284,12 +284,14 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
         if command.words and _RUNS_FETCHED.match(command.words[0]):
             return [(_installs(within), command.text[:80])]
         if command.name in INTERPRETERS or command.name in _EVALUATES:
-            given = [arg for arg in command.args if arg.startswith(("<(", "$(", "`", '"$('))]
+            told = [value for name, value in command.variables if name in _READ_FIRST]
+            given = [arg for arg in (*command.args, *told) if arg.startswith(("<(", "$(", "`", '"$('))]
             if given:
                 return [(_installs(within) if fetches else "shell.encoded", command.text[:80])]
     return []
 
 
+_READ_FIRST: Final = frozenset({"BASH_ENV", "ENV", "PYTHONSTARTUP", "PERL5DB"})
 # A substitution in the place of a command: what was fetched is the command.
 _RUNS_FETCHED: Final = Lazy(r"^\"?(?:\$\(|`)\s*(?:sudo\s+)?(?:curl|wget|fetch|aria2c|lynx|lwp-request)\s")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import posixpath
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -19,6 +21,7 @@ from aegis.detect.shell.catalogue import Prints, members, of_kind
 from aegis.detect.shell.edits import substitutes
 from aegis.detect.shell.expansions import number
 from aegis.detect.shell.heredocs import unescaped
+from aegis.detect.shell.starts import split_words
 
 _MOST_FILES: Final = 32  # operands of one filter
 _WIDEST: Final = 256  # characters that a directive of `printf` may pad to
@@ -72,6 +75,27 @@ def repeated(name: str, words: Sequence[str]) -> tuple[list[str], str, str | Non
         at = rest.index(":::")
         return rest[:at], placeholder, "\n".join(rest[at + 1 :])
     return rest, placeholder, None
+
+
+_BY_NULL: Final = frozenset({"-0", "--null", "-r0", "-0r"})
+_WHOLE_LINES: Final = _BY_NULL | {"-d", "--delimiter"}
+_MOST_RUNS: Final = 64  # lines that `xargs` and `parallel` make commands of
+
+
+def repetitions(name: str, words: Sequence[str], rest: list[str], placeholder: str, text: str) -> tuple[str, bool]:
+    """The command lines that `xargs` or `parallel` makes of what it reads, and whether it makes more; none to print."""
+    whole = name == "xargs" and any(word in _WHOLE_LINES or word[:2] == "-d" for word in words)
+    by_null = "\0" in text or any(word in _BY_NULL for word in words)
+    every = [line for line in text.split("\0" if by_null else "\n") if line.strip()]
+    lines = every[:_MOST_RUNS]
+    joined = shlex.join if name == "xargs" or len(rest) > 1 else "".join  # one word is a line
+    if not rest:
+        return "\n".join(lines) if name == "parallel" else "", len(every) > _MOST_RUNS
+    if placeholder and any(placeholder in word for word in rest):
+        made = [joined([word.replace(placeholder, line) for word in rest]) for line in lines]
+        return "\n".join(made), len(every) > _MOST_RUNS
+    arguments = shlex.join(lines if whole else split_words(text))
+    return f"{joined(rest)} {arguments}"[:MAX_FLOW], len(every) > _MOST_RUNS
 
 
 def descriptor(name: str) -> str:
@@ -342,14 +366,20 @@ def _replacement(written: str) -> Callable[[Any], str]:
     return replace
 
 
-def _chosen(args: Sequence[str]) -> FileFlow:
-    """What `string match` of fish leaves of its words: a pattern that may mean others is left out, unless inverted."""
-    flags = [arg for arg in args[1:] if arg[:1] == "-"]
-    words = [arg for arg in args[1:] if arg[:1] != "-"][1:]
-    if args[:1] != ("match",) or not words:
+def _strings(args: Sequence[str]) -> FileFlow:
+    """What `string` of fish leaves of its words; what matches a pattern that may mean others only where inverted."""
+    deed = "".join(args[:1])
+    flags = [arg for arg in args[1:] if arg[:1] == "-" and len(arg) > 1]
+    words = [arg for arg in args[1:] if arg not in flags]
+    if deed == "join" and words:
+        return EMPTY.with_text(words[0].join(words[1:]))
+    if deed == "replace" and len(words) > 2 and not any("r" in flag.strip("-")[:2] for flag in flags):
+        count = -1 if any(flag in ("-a", "--all") for flag in flags) else 1
+        return EMPTY.with_text("\n".join(word.replace(words[0], words[1], count) for word in words[2:]))
+    if deed != "match" or len(words) < 2:
         return UNKNOWN
     turned = any(flag == "--invert" or (flag[1:2] != "-" and "v" in flag) for flag in flags)
-    return EMPTY.with_text("\n".join(word for word in words if turned or "*" not in word))
+    return EMPTY.with_text("\n".join(word for word in words[1:] if turned or "*" not in word))
 
 
 def _summed(args: Sequence[str]) -> FileFlow:
@@ -376,9 +406,28 @@ def _members(text: str) -> str:
     return "\n" + "\n".join(reversed(found))
 
 
+_PATHS: Final[dict[str, Callable[[str], str]]] = {
+    "dirname": posixpath.dirname, "basename": posixpath.basename, "realpath": posixpath.normpath,
+    "normalize": posixpath.normpath, "resolve": posixpath.normpath, "readlink": posixpath.normpath,
+}  # fmt: skip
+
+
+def _path(name: str) -> Callable[[Sequence[str]], FileFlow]:
+    """What a program prints that takes a path apart: `dirname /a/b`, and `path dirname /a/b` of fish."""
+
+    def made(args: Sequence[str]) -> FileFlow:
+        turn = _PATHS.get(args[0] if name == "path" and args else name)
+        words = [arg for arg in args[name == "path" :] if arg[:1] != "-"]
+        if turn is None or not words or any("$" in word for word in words):
+            return UNKNOWN
+        return EMPTY.with_text("\n".join(turn(word.rstrip("/") or "/") for word in words[:_MOST_FILES]) + "\n")
+
+    return made
+
+
 _SIMPLE: Final[Mapping[str, Callable[[Sequence[str]], FileFlow]]] = {
     "echo": _echoed, "printf": _formatted, "yes": _repeated, "print": _echoed, "expr": _summed,
-    "string": _chosen,
+    "string": _strings, **{name: _path(name) for name in ("dirname", "basename", "realpath", "readlink", "path")},
 }  # fmt: skip
 _SILENT: Final = of_kind("silent")
 _PASSES: Final = members("prints", Prints)

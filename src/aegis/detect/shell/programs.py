@@ -80,8 +80,7 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
     if name == "crontab" and (not words or _LETS_LEAVE & set(words)):
         return [Program("cron")] if not words else []
     found: list[Program] = []
-    rest = list(words)
-    reads = True
+    rest, reads, given = list(words), True, ""
     while rest:
         word = rest.pop(0)
         head, joined, value = word.partition("=")
@@ -90,7 +89,7 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
                 if rest.pop(0) in {"-", "--"}:
                     break
             return [*found, Program(language, arguments=tuple(rest))]
-        if word == "--":
+        if word == "--" or (word == "0" and command.fed):  # a descriptor (`sh 0< x`) is a word to the grammar
             continue
         if language == "shell" and name not in _NO_SCRIPTS and _is_script_option(word):
             found += [Program("shell", text=rest[0], arguments=tuple(rest[1:]))] if rest else []
@@ -108,6 +107,9 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
             reads = reads and word in _BESIDE
         elif word in options.module:
             return [*found, Program(language, file=rest[0].replace(".", "/") + ".py")] if rest else found
+        elif name in AWKS and word[:2] == "-v":
+            variable, _, value = (word[2:] or (rest.pop(0) if rest else "")).partition("=")
+            given += f"{variable}={json.dumps(value)};"
         elif word in options.value:
             del rest[:1]
         elif word[:1] == "-" or (word[:1] == "+" and language == "shell"):
@@ -115,10 +117,8 @@ def programs(command: Command, words: Sequence[str]) -> list[Program]:
                 return found
             if word in options.check or (word[1:].isalpha() and any(f"-{letter}" in options.check for letter in word)):
                 return []
-        elif word == "0" and command.fed:
-            continue  # the grammar reads the descriptor of a redirection (`sh 0< x`) as a word
         elif name in AWKS:
-            return [*found, Program("other", text=word)] if reads else found
+            return [*found, Program("other", text=given + word)] if reads else found
         elif options.operand and reads:
             return [*found, _in_file(language, word, tuple(rest))]
     if language == "applescript" and (text := "\n".join(one.text or "" for one in found)):  # each `-e` is a line

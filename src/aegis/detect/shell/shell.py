@@ -14,7 +14,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.detect.facts import LEAST, Effort, RanCommand
 from aegis.detect.files import EMPTY, UNKNOWN, FileFlow, Files, Written
 from aegis.detect.hosts import asks_metadata
-from aegis.detect.operands import located, plain, plain_word, runs
+from aegis.detect.operands import located, plain, plain_word, runs, taken_away
 from aegis.detect.paths import is_account_file, is_secret_file, is_secret_place, is_settings_file, is_system_secret
 from aegis.detect.resources import kept_at
 from aegis.detect.shell.catalogue import command_lines, of_kind, uses
@@ -189,7 +189,7 @@ def analyse_shell(
         if feeds_deleter(stages):
             facts.add("shell.destroy", stages[-1].pipeline)
     facts.ran.extend(runs(commands))
-    for command in located(commands):
+    for command in (*located(commands), *taken_away(commands)):
         _add_command(command, facts, depth)
     facts.signals.extend((*substitutions(commands), *dropped(commands), *labels(commands)))
     facts.effects.extend((*heeded(commands), *uploaded(commands)))

@@ -228,7 +228,8 @@ _SETTING: Final = Lazy(
 _GIT_SETTING: Final = Lazy(r"(?i)^(?:core\.|sequence\.|diff\.|pager\.|alias\.|credential\.|gpg\.|merge\.|filter\.)")
 # What starts a command inside the little languages of editors, clients and debuggers.
 _LEADS: Final = Lazy(
-    r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
+    r"^(?:[:+]*(?:silent!?\s+)?(?:\d*,?[$%]?)?!|[:+]*(?:silent!?\s+)?(?:call\s+|echo\s+|let\s+\w+\s*=\s*)system(?:list)?\(|"
+    r"[:+]*lua\s+(?:os\.execute|io\.popen|vim\.fn\.system)\(|:*te(?:rm(?:inal)?)?\s+|\\!\s*|\.(?:shell|system)\s+|shell\s+|system\s+|"
     r"spawn\s+|%\(|x:\s*-?@?|exec\s+)"
 )
 _SCRIPTED: Final = of_kind("scripted")
@@ -248,6 +249,8 @@ def unwrapped(command: Command) -> Command:
         rest = _behind(command, prefix)
         if not rest:
             return command
+        if len(rest) == 1 and " " in rest[0]:  # a line, which a shell reads
+            rest = ["sh", "-c", *rest]
         name = rest[0].rsplit("/", 1)[-1]
         if not name or (command.name in _TO_A_SHELL and name in SHELLS and len(rest) == 1):
             return command
@@ -302,6 +305,8 @@ def helpers(command: Command) -> Iterator[str]:
                 yield from _commands(name, following)
             elif word.startswith(option + "=") or (len(option) == 2 and word.startswith(option) and len(word) > 2):
                 yield from _commands(name, word[len(option) :].lstrip("="))
+            elif len(option) == 2 and word[:1] == "-" and word[-1] == option[1] and word[1:].isalpha():  # put together
+                yield from _commands(name, following)
         if name == "git" and (word in {"-c", "config"} or ("." in word and _GIT_SETTING.match(word))):
             yield from _git(word, following)
         if name in _SCRIPTED and _LEADS.match(word.lstrip("+")):
@@ -324,8 +329,8 @@ def helpers(command: Command) -> Iterator[str]:
         yield args[-1]
     if name in _SEDS:
         yield from _of_sed(args)
-    if name == "capsh" and args[-1:] == ("--",):
-        yield "/bin/sh"
+    if name == "capsh" and "--" in args:
+        yield shlex.join(("/bin/sh", *args[args.index("--") + 1 :]))
 
 
 _MAKES: Final = frozenset({"make", "gmake"})
@@ -370,8 +375,8 @@ def _commands(name: str, value: str) -> Iterator[str]:
     lead = _LEADS.match(value)
     if lead is not None:
         value = value[lead.end() :]
-        if lead.group() == "%(":
-            value = value.rstrip(")'\"")
+        if lead.group()[-1:] == "(":
+            value = value.strip(")'\"")
     elif name in _SCRIPTED:
         return
     if name in _JOINS_BY_COMMAS:

@@ -93,7 +93,8 @@ _QUERY: Final = Query(
     _LANGUAGE,
     "[(command) (unset_command) (declaration_command)] @command (file_redirect) @redirect (pipeline) @pipeline"
     " [(command_substitution) (process_substitution)] @substitution (redirected_statement) @redirected"
-    " (function_definition) @function (variable_assignment) @assignment (for_statement) @loop",
+    " (case_statement) @case (function_definition) @function (variable_assignment) @assignment"
+    " [(for_statement) (while_statement)] @loop",
 )
 _GRAMMAR: Final = Grammar(_LANGUAGE, _QUERY)
 
@@ -123,7 +124,7 @@ class Command(NamedTuple):
 
 
 UnitKind = Literal[
-    "text", "pipeline", "redirected", "command", "substitution", "function", "assignment", "redirect", "loop"
+    "text", "case", "pipeline", "redirected", "command", "substitution", "function", "assignment", "redirect", "loop"
 ]
 
 
@@ -222,8 +223,8 @@ def _add(
 
 
 _RANKS: Final[tuple[tuple[str, UnitKind], ...]] = (
-    ("redirected", "redirected"), ("pipeline", "pipeline"), ("loop", "loop"), ("function", "function"),
-    ("command", "command"),
+    ("redirected", "redirected"), ("pipeline", "pipeline"), ("loop", "loop"), ("case", "case"),
+    ("function", "function"), ("command", "command"),
     ("assignment", "assignment"), ("redirect", "redirect"), ("substitution", "substitution"),
 )  # fmt: skip
 _JOINS: Final = frozenset({"list", "pipeline"})
@@ -246,6 +247,11 @@ def _units(found: dict[str, list[Node]], commands: dict[int, Command], first: in
         unit = ShellUnit(kind, start, -minus_end)
         if kind == "pipeline":
             unit.stages = tuple(child.start_byte for child in node.named_children)
+        elif kind == "case":
+            items = [child for child in node.named_children if child.type == "case_item"]
+            words = tuple("\n".join(map(_text, item.children_by_field_name("value"))) for item in items)
+            unit.command = Command(_text(node.named_children[0]), (), "", 0, 0, False, words=words)
+            unit.stages = tuple(item.start_byte for item in items)
         elif kind == "redirected":
             body = node.child_by_field_name("body") or node.children[0]
             unit.first = start == first and body.type == "command"

@@ -304,7 +304,7 @@ def expanded_words(text: str) -> str:
 # A pattern of zsh with qualifiers behind it, which say of what kind the files are: `~/*(ND.)`.
 _QUALIFIED: Final = Lazy(r"(\s[~/.*$^][\w./~$*?^{}-]*)\([NDF./@^=*%UomLacrwx0-9+,-]{1,16}\)")
 _IS_FISH: Final = Lazy(
-    r"(?m)^\s*set(?:\s+-[lgxUf]{1,3})?\s+[A-Za-z_]\w*\s+\(|(?:^|\s)\(string\s|\"\([a-z]+\s|@\([a-z]+\s[^|()]*\)|"
+    r"(?m)^\s*set(?:\s+-[lgxUf]{1,3})?\s+[A-Za-z_]\w*\s+\(|(?:^|\s)\((?:string|path)\s|\"\([a-z]+\s|@\([a-z]+\s[^|()]*\)|"
     r"(?:^|\A|;)\s*(?:for\s+\w+\s+in\s[^;\n()]+|(?:while|if)\s[^;\n()]+|function\s+[\w-]+\s*)[;\n](?s:.*)[;\n]\s*end\s*(?:;|$)"
 )
 _NOT_FISH: Final = Lazy(r"\b(?:ruby|lua\w*|julia|elixir|crystal|then|done|do)\b")

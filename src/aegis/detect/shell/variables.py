@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
@@ -23,6 +23,7 @@ _HOMES: Final = ("$HOME", "${HOME}", "~")  # which no reading by patterns puts i
 _MOST_TOLD: Final = 1_024  # characters of what an array with names holds, which every item that is not known stands for
 _LONGEST: Final = 2_048  # characters of a value of which a part is taken
 _MOST_ITEMS: Final = 64  # of one array
+_VALUED_OF_READ: Final = {True: "dnOsuCc", False: "adinNptu"}  # letters of options with a value, of lists and fields
 
 
 class Word(NamedTuple):
@@ -114,6 +115,11 @@ class Variables:
             items = self._items(name) if at is not None and at < 0 else ()
             key = str(len(items) + at if items and at is not None else at)
         word = self.known.get(f"{name}[{key}]") or self.known.get(name)
+        if word is None and ((name.isdecimal() and name != "0" and "@" in self.known) or (sign and name and not key)):
+            # Of what a script is called with, fewer than that; or what the environment holds under a name.
+            word = Word(f"${name}" if sign else "", computed=True)
+        if sign and word is not None:
+            word = word._replace(computed=True)
         if word is None or operator is None:
             return word
         if len(word.text) > _LONGEST:
@@ -154,14 +160,43 @@ class Variables:
         self.known["@"] = Word(shlex.join(words), computed=True)
         self.known["*"] = Word(" ".join(words), computed=True)
 
+    def reads(self, name: str, words: Sequence[str], flow: FileFlow, between: str | None) -> None:
+        """Take in what `read` or `mapfile` makes of what it reads: lines, or fields with signs `between` them."""
+        names: list[str] = []
+        listed = name != "read"
+        rest = iter(words)
+        for word in rest:
+            if word[:1] == "-" and word[-1] in _VALUED_OF_READ[name != "read"]:
+                value = next(rest, "")
+                listed, names = (True, [value]) if word[-1] == "a" else (listed, names)
+            elif word.isidentifier():
+                names.append(word)
+        names = names or ["MAPFILE" if listed else "REPLY"]
+        text = flow.text if name != "read" else flow.text.partition("\n")[0].strip()
+        if between:
+            text = text.translate(dict.fromkeys(map(ord, between), " "))
+        if listed:
+            items = text.splitlines() if name != "read" else text.split()
+            self.assign(names[0], f"({shlex.join(items)})" if items else "", {})
+            return
+        parts = text.split(None, len(names) - 1) if between != "" else [text]
+        for at, one in enumerate(names):
+            part = parts[at] if at < len(parts) else ""
+            self.known[one] = Word(part, bool(part), flow.files)
+
     def moves(self, name: str, words: Sequence[str]) -> bool:
-        """Tell whether a command is `set --`, `shift` or `let`, and take in what it leaves."""
+        """Tell whether a command is `set --`, `shift`, `let` or `getopts`, and take in what it leaves."""
         if name == "shift" and "@" in self.known:
             dropped = int(words[0]) if words and words[0].isdecimal() and len(words[0]) < 4 else 1
             self.place(self._items("@")[dropped:])
         elif name == "let":
             for variable, _, total in (word.partition("=") for word in words):
                 self.assign(variable, f"$(({total}))", {})
+        elif name == "getopts" and len(words) > 1 and "@" in self.known:
+            given = next(
+                ((one[1:2], two) for one, two in pairwise((*self._items("@"), "")) if one[:1] == "-"), ("", "")
+            )
+            self.known[words[1]], self.known["OPTARG"] = (Word(one, computed=True) for one in given)
         elif name == "set" and words[:1] == ("--",):
             self.place(words[1:])
         else:
