@@ -122,7 +122,7 @@ _STARTS: Final = Lazy(
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
     r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
-    r"kernel\.eval|vm\.\w+|assert|create_function|include|include_once|require|types\.codetype|importlib\.\w+)$"
+    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
@@ -141,12 +141,13 @@ _CONNECTION: Final = Lazy(
     r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
 )
 _FETCHED: Final = Lazy(
-    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|\bfetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
+    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w])fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
     r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
-    r"\brequest\.(?:get_json|json\b|form\b|args\b)|\breq\.(?:body|query|params)\b"
+    r"\brequest\.(?:get_json|json\b|form\b|args\b)|\breq\.(?:body|query|params)\b|"
+    r"\b(?:include|require)(?:_once)?[\s(]+['\"](?:https?|ftp)://"
 )
 _DECODED: Final = Lazy(
     r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
@@ -165,6 +166,9 @@ _ENVIRONMENT: Final = Lazy(
     # what a program prints that tells it
     r"(?:output|run|open|exec\w*|spawn\w*|call|system|passthru|Command|%x|=)\s*[(\[{]*\s*[\"'`]?(?:/usr/bin/)?"
     r"(?:env|printenv)\s*[\"'`|)}]"
+)
+_COUNTED: Final = Lazy(
+    r"\bENV\.(?:to_h|to_a)\.(?:size|length|count|keys|empty\?|key\?)|\blen\(\s*(?:dict\()?os\.environ\)+"
 )
 # What writes a file, with the name of the file or what holds it.
 _FILES: Final = Lazy(
@@ -469,7 +473,7 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
         found.add("fetched")
     if _DECODED.search(text):
         found.add("decoded")
-    if _ENVIRONMENT.search(text):
+    if _ENVIRONMENT.search(text) and _ENVIRONMENT.search(str(_COUNTED.sub("", text))):
         found.add("environment")
     if _CONNECTION.search(text):
         found.add("connection")

@@ -19,7 +19,8 @@ REFERENCES: Final = frozenset({
 })  # fmt: skip
 LONGEST_REFERENCE: Final = 80
 _ALIASED: Final = frozenset({"identifier", "expression_list"})
-_BINDS: Final = frozenset({"partial", "bind", "method"})  # that make another function of one
+_BINDS: Final = frozenset({"partial", "bind", "method", "promisify"})  # that make another function of one
+AS_FUNCTION: Final = frozenset({"to_proc", "curry"})  # of Ruby, which make a function of one
 _SUBSCRIPTS: Final = frozenset({"subscript", "subscript_expression", "element_reference"})
 _RUNS: Final = frozenset({"exec", "eval", "compile"})
 LOADS: Final = frozenset({"__import__", "import_module", "importlib.import_module", "require", "import"})
@@ -32,14 +33,18 @@ def alias_functions(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]
         left, right = left_of(node), right_of(node)
         if left is None or right is None or left.type not in _ALIASED:
             continue
+        while called_name(right) in AS_FUNCTION and (bare := called(right).receiver) is not None:
+            right = bare
         if right.type in ("call", "call_expression") and called_name(right) in _BINDS:
             parts = called(right)
             right = parts.receiver if called_name(right) == "bind" else next(iter(parts.arguments), right)
-            if right is not None and parts.name == "method" and parts.receiver is not None:  # of Ruby
+            if right is not None and parts.name == "method" and right.type == "simple_symbol":  # of Ruby
                 method = f"{canonical(text_of(parts.receiver))}.{text_of(right).strip(':')}"
-                aliases.setdefault(text_of(left), method)
+                aliases.setdefault(text_of(left), method.lstrip("."))
                 continue
         right = _picked(right)
+        if right is not None and (match := REQUIRED.match(text_of(right)[: 2 * LONGEST_REFERENCE])) and match.group(2):
+            aliases.setdefault(text_of(left), match.group(1).replace("/", ".") + match.group(2))
         if right is not None and right.type in REFERENCES and right.end_byte - right.start_byte <= LONGEST_REFERENCE:
             head, dot, rest = canonical(text_of(right)).partition(".")
             name = text_of(left)
@@ -73,7 +78,7 @@ def alias_modules(nodes: Mapping[str, Sequence[Node]], aliases: dict[str, str]) 
             aliases[text_of(left)] = module
         for member in left.named_children if left.type == "object_pattern" else ():
             key, value = member.child_by_field_name("key"), member.child_by_field_name("value")
-            aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}"
+            aliases[text_of(value or member)] = f"{module}.{text_of(key or member)}".removesuffix(".default")
 
 
 def _import(node: Node, module: str, aliases: dict[str, str]) -> None:
@@ -86,14 +91,14 @@ def _import(node: Node, module: str, aliases: dict[str, str]) -> None:
             elif one.type == "named_imports":
                 for member in one.named_children:
                     name, alias = member.child_by_field_name("name"), member.child_by_field_name("alias")
-                    aliases[text_of(alias or name)] = f"{module}.{text_of(name)}"
+                    aliases[text_of(alias or name)] = f"{module}.{text_of(name)}".removesuffix(".default")
 
 
 def loaded(assigned: Sequence[Node], calls: Sequence[Node], aliases: Mapping[str, str]) -> Iterator[tuple[str, Node]]:
     """Each name that a module is loaded into on the spot, and the argument that says which."""
     for node in assigned:
         right, left = right_of(node), left_of(node)
-        if right is not None and left is not None and right.type.startswith("call") and left.type == "identifier":
+        if right is not None and left is not None and left.type == "identifier":
             argument = loaded_module(right, aliases)
             if argument is not None:
                 yield text_of(left), argument
@@ -109,6 +114,8 @@ def loaded(assigned: Sequence[Node], calls: Sequence[Node], aliases: Mapping[str
 
 def loaded_module(node: Node, aliases: Mapping[str, str]) -> Node | None:
     """The argument that says which module a call loads; nothing of every other call."""
+    if node.type == "subscript" and text_of(node).startswith("sys.modules["):
+        return node.named_children[-1]
     function = node.child_by_field_name("function")
     if function is None or function.end_byte - function.start_byte > _LONGEST_LOADER:
         return None

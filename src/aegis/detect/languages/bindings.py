@@ -169,7 +169,7 @@ def _parts_of(left: Node) -> list[_Part]:
         return [_Part(one, str(at)) for at, one in enumerate(children)]
     if left.type not in _PATTERNS or not children:
         return [_Part(left, "")]
-    if left.type == "list_literal" and children[0].type == "string":  # `["key" => $name]` of PHP
+    if left.type == "list_literal" and children[0].type in ("string", "encapsed_string"):  # `["key" => $name]` of PHP
         pairs = zip(children[::2], children[1::2], strict=False)
         return [_Part(name, text_of(key).strip("'\"")) for key, name in list(pairs)[:_MOST_PARTS]]
     if len(children) == 1 and left.type == "expression_list":

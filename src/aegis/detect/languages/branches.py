@@ -144,9 +144,11 @@ class Conditions:
             return False
         if node.type in _NUMBERS and self._language not in ("ruby", "go", "csharp", "java"):
             return text != "0" if text.isdecimal() else None
-        if node.type in _TEXTS and self._language in ("python", "javascript", "typescript"):
-            plain = unquoted(text) if not any(child.type == "interpolation" for child in node.children) else HOLE
-            return None if HOLE in plain else bool(plain)
+        if node.type in _TEXTS and self._language in ("python", "javascript", "typescript", "php", "perl"):
+            filled = self._language in ("php", "perl") and ("$" in text or "@" in text)
+            filled = filled or any(child.type == "interpolation" for child in node.children)
+            zero = ("0",) if self._language in ("php", "perl") else ()
+            return None if filled or HOLE in text else bool(unquoted(text)) and unquoted(text) not in zero
         return None
 
     def _joined(self, node: Node, given: Mapping[str, FollowedValue], depth: int) -> bool | None:

@@ -22,9 +22,12 @@ from aegis.detect.languages.made import KEYWORDS, keyword, started
 from aegis.detect.languages.numeric import is_narrow, octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
+    CALLS_ITSELF,
     FETCHES,
+    HANDS,
     SPEAKS_OF_CLOUD,
     Chains,
+    behind,
     called_so,
     cloud_command,
     cloud_operations,
@@ -39,7 +42,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to, with_variables
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -58,15 +61,8 @@ from aegis.detect.shell.keys import is_key, written_value
 from aegis.detect.shell.tamper import tampering_write
 from aegis.detect.tool_words import is_throwaway
 
-_CALLS_ITSELF: Final = frozenset({"call", "apply"})
 _ENTERS: Final = frozenset({
     "chdir", "setcurrentdirectory", "setwd", "cd", "set_current_dir", "changecurrentdirectorypath",
-})  # fmt: skip
-_HANDED: Final = frozenset({
-    "call", "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "filter",
-    "public_send", "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered",
-    "to_thread", "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk",
-    "for_each", "do.call",
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
@@ -143,13 +139,9 @@ class _Program:
                 (verb, resource) == ("write", "startup") and only_sets(values, self._written, self._brought, put, HOLE)
             )
         ]
-        return ProgramDeeds(
-            [*effects, *self._services.effects()],
-            list(self._commands),
-            list(self._programs),
-            list(self._statements),
-            writes_of(self._written, self._brought, HOLE),
-        )
+        asked = [*effects, *self._services.effects()]
+        lines, programs, stated = (list(one) for one in (self._commands, self._programs, self._statements))
+        return ProgramDeeds(asked, lines, programs, stated, writes_of(self._written, self._brought, HOLE))
 
     def take(self, node: Node) -> None:
         if node.type in SHELLS_OUT:
@@ -160,7 +152,7 @@ class _Program:
             return
         written = called_name(node)
         last = written.lower()
-        if last in _HANDED:
+        if last in HANDS:
             self._hand(called(node), node)
         written = called_so(node, written, self._picked, self.scope)
         command = self._services.take(written, node)
@@ -216,13 +208,13 @@ class _Program:
     def _hand(self, parts: Called, node: Node) -> None:
         """Take a function that another one is handed by its name: `map(os.remove, paths)`, `send(:system, line)`."""
         plain = [one for one in parts.arguments if one.type not in KEYWORDS]
-        if parts.name in _CALLS_ITSELF and parts.receiver is not None:  # `fs.rmSync.call(null, path)`
+        if parts.name in CALLS_ITSELF and parts.receiver is not None:  # `fs.rmSync.call(null, path)`
             rest = plain if self._language == "ruby" else plain[1:]
             if parts.name == "apply":
                 rest = [inner for one in rest for inner in one.named_children]
             self._hand_on(handed_names(parts.receiver, self.scope, self._names.aliases), rest, parts, node)
-        if parts.name == "apply" and len(plain) == 3:  # `Reflect.apply(function, owner, [path])`
-            plain = [plain[0], *plain[2].named_children]
+        if (parts.name, len(plain)) in (("apply", 3), ("call_user_func_array", 2)):  # `Reflect.apply(f, owner, [path])`
+            plain = [plain[0], *plain[-1].named_children]
         if parts.name in SENDS and plain:
             owner = "" if parts.receiver is None else f"{canonical(text_of(parts.receiver))}."
             told = self.scope().value(plain[0]).known
@@ -230,11 +222,11 @@ class _Program:
                 self._sweep(Called(parts.receiver, name, tuple(plain[1:])), node)
             names = [f"{owner}{name}" for name in told]
             self._hand_on(names, [*plain[1:], *(one for one in parts.arguments if one.type in KEYWORDS)], parts, node)
-        named, listed = keyword(parts, _FUNCTIONS_BY_NAME), keyword(parts, ("args",))
-        for at, function in enumerate(plain[:2] if named is None else [named]):
+        named, listed = keyword(parts, _FUNCTIONS_BY_NAME), keyword(parts, ("args", "argument"))
+        for at, function in enumerate(plain[:3] if named is None else [named]):
             if function.end_byte - function.start_byte >= _SHOWN:
                 continue
-            rest = plain if named is not None else plain[1:] if not at else [*plain[:1], *plain[2:]]
+            rest = plain if named is not None else behind(parts.name, plain, at)
             rest = [*rest, *(one for one in parts.arguments if parts.name == "partial" and one.type in KEYWORDS)]
             if not rest and listed is not None:
                 rest = list(listed.named_children)
@@ -306,7 +298,9 @@ class _Program:
                 self._add(entry.does, entry.resource, entry.scope, values[0] if values else parts.name, shown)
             return
         modes = parts.arguments if entry.does == "permit" and "own" not in parts.name.lower() else ()
-        if (entry.paths and len(parts.arguments) > 1) or any(is_narrow(scope.value(one)) for one in modes):
+        if (entry.paths and sum(one.type not in KEYWORDS for one in parts.arguments) > 1) or any(
+            is_narrow(scope.value(one)) for one in modes
+        ):
             return
         if entry.hosts:
             for place in entry.of:
@@ -351,7 +345,7 @@ class _Program:
         if self._owner[0] is parts:  # what several entries ask of one call
             return self._owner[1]
         name = text_of(parts.receiver)
-        made = self.scope().bounds_of(name) if name.isidentifier() else ()
+        made = self.scope().bounds_of(name) if name.lstrip("$@").isidentifier() else ()
         owner = unnarrowed(" ".join([ends_of(name), *(text_of(one.value)[:_SHOWN] for one in made)])).lower()
         self._owner = (parts, owner)
         return owner
@@ -470,9 +464,11 @@ class _Program:
             plain, first = [one for one in told if one is not None], 0
             if not plain:
                 return
+        first += entry.runs == "rest" and plain[first].type in ("hash", "object") and len(plain) > first + 1
         value = scope.value(plain[first])
         if entry.runs == "code":
-            self._programs.update(dict.fromkeys(text for text in value.known if HOLE not in text))
+            texts = [text for place in entry.of for text in self._argument(parts, place, entry).known]
+            self._programs.update(dict.fromkeys(text for text in texts if HOLE not in text))
             return
         if entry.runs == "statement":
             stated = (*value.known, *scope.named(f"{text_of(plain[first])}.CommandText").known)
@@ -486,11 +482,13 @@ class _Program:
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
         further = plain[first + 1] if paired else keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
-        fed = fed_to(parts, scope)
-        for line in started(entry.runs, [scope.value(one) for one in plain[first:]], given):
-            self._command(f"{entry.program} {line}".lstrip())
-            if fed:
-                self._command(f"printf %s {quote(fed)} | {line}")
+        fed, words = fed_to(parts, scope), [scope.value(one) for one in plain[first:]]
+        program = keyword(parts, ("executable",)) if words[0].items else None
+        if program is not None:
+            words[0] = words[0]._replace(items=(scope.value(program), *words[0].items[1:]))
+        for line in started(entry.runs, words, given):
+            line = f"printf %s {quote(fed)} | {line}" if fed else f"{entry.program} {line}".lstrip()
+            self._command(f"{with_variables(line, parts, scope)}{line}")
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""

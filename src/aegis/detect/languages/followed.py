@@ -323,3 +323,10 @@ def _plain(value: FollowedValue, depth: int, left: list[int]) -> Any:
 def written_out(value: FollowedValue) -> str:
     """A value as JSON, with `VALUE` for what comes from outside."""
     return json.dumps(plain(value), ensure_ascii=False)
+
+
+# What is called with nothing before it: `(0, eval)(text)`, `globalThis.eval(text)`.
+PLAINLY_CALLED: Final = (
+    (Lazy(r"(^|[^\w$)\]\s]\s*|\n)\(\s*(?:0|1|null|void 0)\s*,\s*([\w$.]+)\s*\)\s*\("), r"\1\2("),
+    (Lazy(r"\b(?:globalThis|window|global)\.(eval|Function|setTimeout|setInterval|require|process)\b"), r"\1"),
+)

@@ -288,6 +288,8 @@ def told_together(
     every = _ALL_KEYS.search(text) is not None or (scanned is not None and "match" not in scanned.group().lower())
     if every and _DROPS_KEYS.search(text):
         found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
+    if any(map(_reads_home, effects)) and _SENDS_OUT.search(text) and _ELSEWHERE.search(text):
+        found.append(ResourceEffect("send", "home", "all", (), "", text[:_SHOWN]))
     if _UNVERIFIED.search(text) and _GIVES_SECRET.search(text) and _ELSEWHERE.search(text):
         found.append(ResourceEffect("disable", "trust", "one", (), "", text[:_SHOWN]))
     if _LISTS_SECRETS.search(text) and _READS_SECRET.search(text) and _SENDS_OUT.search(text):
@@ -317,6 +319,10 @@ def told_together(
     return iter(found)
 
 
+def _reads_home(effect: ResourceEffect) -> bool:
+    return (effect.verb, effect.scope) == ("read", "all") and effect.resource in ("home", "system-file")
+
+
 def _overwrites_broadly(effect: ResourceEffect) -> bool:
     """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
     return effect.verb in ("write", "delete") and any(
@@ -329,7 +335,7 @@ def _overwrites_broadly(effect: ResourceEffect) -> bool:
 # What gives a shell to the network, leaves its sandbox, or starts itself without end.
 _ESCAPES_SANDBOX: Final = Lazy(
     r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
-    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
+    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|module\.constructor\._load|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
 )
 _DUPLICATES: Final = Lazy(
     r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"

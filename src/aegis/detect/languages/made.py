@@ -16,6 +16,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import (
     FUNCTIONS,
     NAMED_RESTS,
+    member_of,
     name_of,
     parameters,
     parts_of,
@@ -136,6 +137,9 @@ class CallResults:
         if kept is not None:
             return kept
         calls = self._language in _CALLS_BARE and parts.name in self._names.functions
+        if parts.name == "compact" and self._language == "php":
+            texts = [text for one in self._values(parts, scope) for text in one.known]
+            return object_of((text, scope.named(f"${text}")) for text in texts)
         if parts.name in _NAMES_BY_TEXT and parts.arguments:  # `constant("ROOT")`
             told = self._values(parts, scope)[-1].known
             return scope.named(told[0]) if told and scope.bounds_of(told[0]) else None
@@ -466,6 +470,8 @@ def named_arguments(parts: Called, scope: NameScope) -> Iterator[tuple[str, Foll
 def keyword(parts: Called, names: Sequence[str]) -> Node | None:
     """The argument of a call that has one of some names."""
     for one in parts.arguments:
+        if one.type == "object" and (found := next(filter(None, (member_of(one, name) for name in names)), None)):
+            return found
         named = one.type in KEYWORDS and one.named_child_count > 1
         if named and text_of(one.named_children[0]).strip(":") in names:
             return one.named_children[-1]

@@ -63,7 +63,8 @@ EACH: Final = frozenset({
     "lapply", "sapply", "vapply", "walk", "for_each", "let", "also", "use", "imap",
     "imap_unordered", "starmap", "foreachasync", "some", "every",
 })  # fmt: skip
-_WITH: Final = frozenset({"let", "also", "use"})  # of Kotlin, which call a function with one value
+# Of Kotlin and Ruby, which call a function with one value.
+_WITH: Final = frozenset({"let", "also", "use", "then", "tap", "yield_self", "mktmpdir"})
 _UNNAMED: Final = ("_1", "it")  # what a block of Ruby is given that names no parameter
 _FOUND_BY_PERL: Final = ("$File::Find::name", "$File::Find::dir", "$_")
 _NAMED: Final = frozenset({"identifier", "name", "constant"})
@@ -281,6 +282,8 @@ class ProgramNames:
                 owner = self._held.get(node.id, "")
                 for one in bound(node):
                     plain = canonical(one.name)
+                    if plain[:2] in ("$$", "${"):  # of PHP, by its name as a text
+                        plain = f"${self._told.get(plain[1:].strip('{}'), '')}"
                     names[plain].append(one)
                     for prefix in (owner, "self", "this", "$this", "static", "cls") if owner else ():
                         names[f"{prefix}.{plain.lstrip('$@')}"].append(one)
@@ -343,6 +346,13 @@ class ProgramNames:
         if name in _DEFINES and len(given := arguments_of(node)) > 1:  # `define("ROOT", "/etc")`
             key = text_of(given[0]).strip(_QUOTES)
             names[key].append(BoundName(key, given[1], node, given=True))
+        if name == "extract" and self._language == "php":  # `extract(["root" => "/etc"])`
+            held = next(iter(arguments_of(node)), None)
+            known = names.get(text_of(held)[:LONGEST_REFERENCE], ()) if held is not None else ()
+            for pair in () if held is None else (known[0].value if known else held).named_children[:_MOST_FIELDS]:
+                if pair.named_child_count == 2:
+                    key = f"${text_of(pair.named_children[0]).strip(_QUOTES)}"
+                    names[key].append(BoundName(key, pair.named_children[1], node))
         if name in ("push", "array_push") and self._language in ("perl", "php"):
             given = arguments_of(node)
             for one in given[1:]:
@@ -370,7 +380,8 @@ class ProgramNames:
                 ]
         block = node.child_by_field_name("block")
         if block is not None:
-            receiver = node if name in _LISTS_FOR and arguments_of(node) else node.child_by_field_name("receiver")
+            makes = name == "mktmpdir" or (name in _LISTS_FOR and arguments_of(node))
+            receiver = node if makes else node.child_by_field_name("receiver")
             given_names = parameters(block)[:2]
             for at, parameter in enumerate(given_names or _UNNAMED):
                 if receiver is not None:

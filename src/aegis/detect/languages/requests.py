@@ -19,7 +19,7 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
-from aegis.detect.languages.aliases import loaded_module
+from aegis.detect.languages.aliases import AS_FUNCTION, loaded_module
 from aegis.detect.languages.bindings import called_name, left_of, right_of
 from aegis.detect.languages.followed import plain, written_out
 from aegis.detect.languages.numeric import octal
@@ -195,9 +195,12 @@ _IS_THERE: Final = Lazy(
 )
 
 
+_UNSCOPED: Final = Lazy(r"(?s)(?:\.where\(.*)?\.unscope\(\s*:where\s*[,)][^)]{0,80}")  # of Rails: no condition any more
+
+
 def unnarrowed(chain: str) -> str:
     """A chain of calls with those as `.all()` that narrow what it asks for by a condition that nothing fails."""
-    return str(_NARROWS_NOTHING.sub(".all()", _IS_THERE.sub(".all()", chain)))
+    return str(_NARROWS_NOTHING.sub(".all()", _IS_THERE.sub(".all()", _UNSCOPED.sub(".all", chain))))
 
 
 class Chains:
@@ -284,7 +287,7 @@ def looked_up(
         return LookedUp(tuple(name.lower() for name in scope().value(function).known), is_plain=True)
     if kind in ("member_expression", "attribute"):
         owner = function.child_by_field_name("object")
-        if owner is None or "call" not in owner.type:
+        if owner is None or not ("call" in owner.type or owner.type == "subscript"):
             return None
         module, last = _loaded(owner, scope, aliases), member_parts(function)[1]
         return LookedUp((f"{module}.{text_of(last)}".lower(),), is_plain=True) if module else None
@@ -306,6 +309,8 @@ def looked_up(
         owner, named = function.named_children[0], function.named_children[1:2]
         if owner.type == "attribute" and text_of(member_parts(owner)[1]) in _BY_DICT:
             owner = member_parts(owner)[0]
+        elif called_name(owner) == "vars" and (whole := next(iter(arguments_of(owner)), None)) is not None:
+            owner = whole
         elif language == "python":
             return None
     if owner is None:
@@ -315,6 +320,16 @@ def looked_up(
     return LookedUp(names, language != "python" or module not in _RUN_MODULES, owner)
 
 
+# What calls a function that it is given, and what does so with the arguments that stand behind it.
+HANDS: Final = frozenset({
+    "", "call", "map", "foreach", "array_map", "array_walk", "call_user_func", "call_user_func_array", "send", "filter",
+    "public_send", "__send__", "submit", "apply", "thread", "callback", "each", "starmap", "imap", "imap_unordered",
+    "to_thread", "run_in_executor", "partial", "apply_async", "foreachasync", "lapply", "sapply", "vapply", "walk",
+    "for_each", "do.call", "register", "timer", "finalize", "enter", "enterabs", "call_later", "call_at", "call_soon",
+    "process", "addcleanup", "run_sync", "on_exit",
+})  # fmt: skip
+_HANDS_BEHIND: Final = frozenset({"run_in_executor", "Timer", "finalize", "enter", "enterabs", "call_later", "call_at"})
+CALLS_ITSELF: Final = frozenset({"", "call", "apply"})
 _PICKS: Final = frozenset({"subscript", "subscript_expression"})
 _MAKES_CALL: Final = frozenset({"getattr", "partial"})
 
@@ -342,16 +357,23 @@ def called_so(node: Node, written: str, picked: Mapping[str, Node], scope: Calla
     return told[0] if len(told) == 1 and told[0].isidentifier() else written
 
 
+def behind(name: str, plain: Sequence[Node], at: int) -> list[Node]:
+    """What a call gives to the function that it is handed at a place, of its arguments without names."""
+    return list(plain[at + 1 :]) if not at or name in _HANDS_BEHIND else [*plain[:1], *plain[2:]]
+
+
 def handed_names(function: Node, scope: Callable[[], NameScope], aliases: Mapping[str, str]) -> tuple[str, ...]:
     """The full names that a function may have which is given as an argument; those of methods begin with a dot."""
     if function.type == "block_argument" and function.named_child_count:
         function = function.named_children[0]
         if "symbol" in function.type:
             return tuple(f".{name}" for name in scope().value(function).known)
+    while called_name(function) in AS_FUNCTION and (bare := called(function).receiver) is not None:
+        function = bare
     if function.type == "call" and called_name(function) == "method":  # `File.method(:delete)` of Ruby
         inner = called(function)
-        owner = canonical(text_of(inner.receiver))
-        return tuple(f"{owner}.{name}" for one in inner.arguments[:1] for name in scope().value(one).known)
+        owner = "" if inner.receiver is None else f"{canonical(text_of(inner.receiver))}."
+        return tuple(f"{owner}{name}" for one in inner.arguments[:1] for name in scope().value(one).known)
     if "string" in function.type or "symbol" in function.type or "binary" in function.type:
         return scope().value(function).known
     name = text_of(function)

@@ -11,6 +11,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -259,6 +260,26 @@ def fed_to(parts: Called, scope: NameScope) -> str:
     told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data")]
     told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
     return next((text for one in told for text in one.known), "")[:MAX_CHARS]
+
+
+_VARIABLE: Final = Lazy(r"\$\{?([A-Za-z_]\w{0,40})")
+_SET_BY: Final = ("os.environ[{}]", "process.env.{}", "ENV[{}]")
+
+
+def with_variables(line: str, parts: Called, scope: NameScope) -> str:
+    """What stands before a command line where the program sets the variables that are named in it."""
+    names, found = dict.fromkeys(match.group(1) for match in _VARIABLE.finditer(line)), ""
+    objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash")] if names else []
+    objects += [one.member("env") for one in objects]
+    objects += [value for name, value in named_arguments(parts, scope) if name == "env"] if names else []
+    for name in islice(names, _MOST_VARIABLES):
+        values = [*(one.member(name) for one in objects), *(scope.named(key.format(name)) for key in _SET_BY)]
+        known = next((text for one in values for text in one.known if HOLE not in text), None)
+        found += "" if known is None else f"{name}={shlex.quote(known)}\n"
+    return found
+
+
+_MOST_VARIABLES: Final = 8
 
 
 class ServiceCalls:

@@ -13,7 +13,7 @@ from tree_sitter import Language, Node, Query
 
 from aegis.core.patterns import Lazy
 from aegis.detect.grammar import Grammar
-from aegis.detect.languages.followed import ENUMERATION, closed, constants_of, folded, object_with
+from aegis.detect.languages.followed import ENUMERATION, PLAINLY_CALLED, closed, constants_of, folded, object_with
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
@@ -61,10 +61,9 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "php": _Spoken(
         "tree_sitter_php", "language_php",
         "[(function_call_expression) (member_call_expression) (scoped_call_expression) (object_creation_expression)"
-        " (include_expression) (include_once_expression) (require_expression) (shell_command_expression)] @call"
-        " [(assignment_expression) (augmented_assignment_expression) (const_element) (property_element)"
-        " (static_variable_declaration)] @assign"
-        " (foreach_statement) @loop"
+        " (include_expression) (include_once_expression) (require_expression) (require_once_expression)"
+        " (shell_command_expression)] @call [(assignment_expression) (augmented_assignment_expression) (const_element)"
+        " (property_element) (static_variable_declaration)] @assign (foreach_statement) @loop"
         " [(function_definition) (method_declaration)] @function (class_declaration) @class"
         " [(if_statement) (else_if_clause) (switch_statement)] @branch",
         48,
@@ -118,7 +117,8 @@ _JAVA: Final = (
 )
 _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
     "java": _JAVA,
-    "typescript": ((Lazy(r"\b(?:const\s+)?enum\s+(\w+)\s*\{([^{}]*)\}"), object_with),),
+    "typescript": ((Lazy(r"\b(?:const\s+)?enum\s+(\w+)\s*\{([^{}]*)\}"), object_with), *PLAINLY_CALLED),
+    "javascript": PLAINLY_CALLED,
     "php": ((Lazy(r"\benum\s+(\w+)(?:\s*:\s*\w+)?"), r"class \1"), (Lazy(r"\bcase\s+(\w+)\s*="), r"const \1 =")),
 }
 
@@ -186,7 +186,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
 _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
-    "groovy": "groovy", "jenkins": "groovy",
+    "groovy": "groovy", "jenkins": "groovy", "wp": "php",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")

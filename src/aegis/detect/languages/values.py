@@ -214,6 +214,9 @@ class NameScope(Operations):
             return self._joined(*(self.value(child, depth) for child in node.named_children))
         if kind in NAMES and not (kind == "array" and text_of(node)[:1] == "["):
             return self._name(text_of(node), node, depth)
+        if kind == "dynamic_variable_name" and node.named_child_count:  # `$$name` of PHP
+            told = self.value(node.named_children[0], depth).known
+            return union(self._name(f"${name}", node, depth) for name in told)
         if kind in BINARY:
             spanned = self._numbers(node, depth) if kind in SPANS else None
             return spanned or self._binary(node, depth)
@@ -271,7 +274,8 @@ class NameScope(Operations):
             return self._item(node, depth)
         if kind in CHOICES:
             parts = [self.value(child, depth) for child in self._chosen(node)]
-            return union(part for part in parts if part.known or part.items or part.members)
+            several = len(parts) > 1
+            return union(part for part in parts if not several or part.known or part.items or part.members)
         negated = self._negated(node, depth) if kind.startswith(("unary", "prefix_unary")) else None
         if negated is not None:
             return negated
