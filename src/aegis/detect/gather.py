@@ -33,7 +33,7 @@ from aegis.detect.restated import MODULES, Restated, of_task, only_says, restate
 from aegis.detect.roles import (
     argument_of,
     executes,
-    key_role,
+    is_trial,
     looks_like_sql,
     named_role,
     role_of,
@@ -43,7 +43,7 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import filed_program, may_run, misfit, named_after, runs_language, slot_type, spoken
+from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
@@ -218,6 +218,8 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
         role, confidence = role_of(
             runners.get(path, tool), path, argument, value, declared, to_file=to_file and path not in runners
         )
+        if "(" in value and is_trial(tool, role, value, raw):
+            role, confidence = "document", 50
         program = may_run(tool, argument) if untold and not to_file and confidence < DECLARED else None
         if program is not None and (looks_like_sql(value) if program == "sql" else acts(tool)):
             role, confidence = program, EXECUTED

@@ -10,6 +10,7 @@ from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.conditions import is_boolean_search, is_cmdlet_line, is_condition, is_filter, is_prose_with_code
 from aegis.detect.extract import Raw
+from aegis.detect.markup import is_own_host, is_probe
 from aegis.detect.resources import is_local_page
 
 # Words in names of arguments and tools, and what they say about a string's use.
@@ -29,7 +30,8 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "when", "if", "rule", "conditions", "condition", "criteria", "orderby",
-        "predicate", "keyword", "search", "term", "selector", "jql", "kql", "cql", "wiql", "lucene", "expr"),
+        "predicate", "keyword", "needle", "phrase", "search", "term", "selector", "jql", "kql", "cql", "wiql",
+        "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval",
         "chunk", "apex"),
     "content": (
@@ -143,16 +145,29 @@ _INDEXED: Final = frozenset({
     "law", "legal", "literature", "papers", "patents", "pubmed", "code", "codebase", "semantic", "repo", "repository",
     "workspace", "grep", "issues",
 })  # fmt: skip
+# Languages in which logs are asked, and services that speak them: what they compare with is text, however it looks.
+_ASKS_LOGS: Final = frozenset({
+    "chronicle", "defender", "edr", "eql", "graylog", "hunting", "insights", "kql", "kusto", "logql", "monitor",
+    "qradar", "sentinel", "siem", "spl", "vql",
+})  # fmt: skip
+# What a search by text or of files is named after, and the words for looking through it.
+_TEXTS: Final = frozenset({"content", "contents", "file", "files", "fulltext", "text", "texts", "workspace"})
+_LOOKS: Final = frozenset({"find", "grep", "search"})
 _SEARCHES: Final = frozenset({"search", "grep", "find", "lookup", "query"})
 # Tools that work on a text as a text, whatever it says, and give it back.
 _ON_TEXTS: Final = frozenset({
     "anonymize", "annotate", "classify", "detect", "extract", "grade", "label", "moderate", "paraphrase", "proofread",
     "rewrite", "sentiment", "spellcheck", "spelling", "transcribe", "translate", "translation", "translator",
 })  # fmt: skip
+# Tools that lay a program out, colour it or find fault with it, and those that tell what it would do: none runs it.
+_LAYS_OUT: Final = frozenset({"beautify", "format", "formatter", "highlight", "lint", "linter", "prettify"})
+_TELLS: Final = frozenset({"document", "explain", "review"})
 # Pages that are made of markup: what stands in a place for markup is the page.
 _PAGES: Final = frozenset({"page", "site", "website", "template", "theme", "landing", "component"})
 _MARKUP: Final = frozenset({"html", "markup", "template", "jsx", "css"})
-_SHOWS_PAGES: Final = frozenset({"browser", "chrome", "navigate", "playwright", "puppeteer", "selenium", "webdriver"})
+_SHOWS_PAGES: Final = frozenset({
+    "browser", "chrome", "cypress", "navigate", "playwright", "puppeteer", "selenium", "webdriver",
+})  # fmt: skip
 # Texts that are filed as they are: who reads them later is shown them as a result, and judged then.
 _FILED: Final = frozenset({
     "article", "confluence", "diary", "doc", "draft", "docs", "document", "faq", "journal", "kb", "lesson", "memo",
@@ -170,13 +185,17 @@ _CELLS: Final = frozenset({"cells", "fields", "records", "row", "rows", "values"
 # texts: nothing runs them.
 _TRIED: Final[Mapping[frozenset[str], frozenset[str]]] = {
     frozenset({"exam", "flashcard", "flashcards", "poll", "quiz", "survey"}): frozenset({
-        "a", "answers", "choices", "example", "examples", "explanation", "options", "q", "questions", "topic",
+        "a", "answers", "choices", "example", "examples", "explanation", "hint", "hints", "options", "q", "questions",
+        "topic",
     }),
+    frozenset({"regex", "regexp"}): frozenset({"haystack", "input", "sample", "string", "subject", "text"}),
     frozenset({"classifier", "eval", "evals", "guardrail", "redteam", "regex", "regexp"}): frozenset({
         "cases", "examples", "inputs", "prompts", "questions", "samples", "utterances",
     }),
 }  # fmt: skip
+_ANALYSES: Final = frozenset({"analyse", "analyze", "parse"})
 _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
+_READ_ONLY: Final[frozenset[TextRole]] = frozenset({"code", "content", "query_fragment", "sql", "unknown"})
 
 
 @lru_cache(maxsize=8_192)
@@ -184,13 +203,15 @@ def is_inert(tool: str, argument: str, role: TextRole) -> bool:
     """Whether names say that a text is only searched for, filed or worked on: patterns, searches, issues, documents."""
     words = set(words_of(tool))
     place = set(words_of(argument))
-    if _PATTERNS & place or any(words & tools and place & places for tools, places in _TRIED.items()):
+    if (role in _READ_ONLY and _only_reads_code(tool)) or _PATTERNS & place:
         return True
+    if any(words & tools and place & places for tools, places in _TRIED.items()):
+        return True
+    looks = words & _LOOKS and words & _TEXTS and not (executes(tool) or writes_by_name(tool))
     if role == "query_fragment":
-        return bool(words & _WEB) or bool(words & (_INDEXED | _SERVICES) and words & _SEARCHES)
-    if role == "content" and words & _PAGES and _MARKUP & place:
-        return True
-    return role == "content" and bool(words & (_FILED | _FORGE | _ON_TEXTS))
+        return bool(words & _WEB or looks) or bool(words & (_INDEXED | _SERVICES) and words & _SEARCHES)
+    shown = (words & _PAGES and _MARKUP & place) or (words & {"log", "logs"} and words & _ANALYSES)
+    return role == "content" and bool(words & (_FILED | _FORGE | _ON_TEXTS) or looks or shown)
 
 
 def _is_cell(tool: str, argument: str) -> bool:
@@ -216,9 +237,24 @@ def runs_code(tool: str) -> bool:
     return not _RUNNING.isdisjoint(words_of(tool))
 
 
+_LANGUAGES: Final = _CODE_TOOL | _SQL_TOOL | {"json", "query", "script"}
+
+
+@lru_cache(maxsize=8_192)
+def _only_reads_code(tool: str) -> bool:
+    """Whether a tool's name begins or ends with what it does to a program as to a text: `lint_sql`, `explain_code`."""
+    words = words_of(tool)
+    ends = {*words[:1], *words[-1:]}
+    if not _RUNNING.isdisjoint(words) or (words[-1:] != ("code",) and not ends & _LAYS_OUT):
+        return False
+    return bool(ends & (_LAYS_OUT | _TELLS)) and not _LANGUAGES.isdisjoint(words)
+
+
 @lru_cache(maxsize=8_192)
 def executes(tool: str) -> TextRole | None:
     """What a tool executes by its name: commands, SQL or code; `None` where the name does not say."""
+    if _only_reads_code(tool):
+        return None
     words = words_of(tool)
     found = set(words)
     if found & _SQL_TOOL:
@@ -277,6 +313,11 @@ _STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
 _WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
 _RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
 _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
+# A query of logs that begins as one: no order to a store (`.drop table`), no quotation or other end of a value.
+_LOG_QUERY: Final = Lazy(
+    r"^\s*(?:(?:let|fields|union|search|find)\s|[\w.@]+\s*[:=~!|(\n]|[\w.]+ +(?:where|in|has|contains|sort|take)\b)"
+)
+_TYPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "identifier"})
 
 
 _FILE: Final = Lazy(
@@ -318,6 +359,14 @@ def writes_file(tool: str, raw: Sequence[Raw]) -> bool:
     return False
 
 
+def is_trial(tool: str, role: TextRole, value: str, raw: Sequence[Raw]) -> bool:
+    """Whether a text tries what a page escapes, which a browser shows or the machine itself serves."""
+    if role not in _TYPED or not is_probe(value):
+        return False
+    served = any(where.endswith(("url", "uri")) and is_own_host(told) for where, told, _ in raw[:_MOST_NAMES])
+    return served or not _SHOWS_PAGES.isdisjoint(words_of(tool))
+
+
 def role_of(
     tool: str, path: str, argument: str, value: str, declared: Mapping[str, TextRole], *, to_file: bool = False
 ) -> tuple[TextRole, int]:
@@ -351,6 +400,8 @@ def role_of(
     ):
         return "document", 70
     if inert:
+        return "document", 50
+    if role == "query_fragment" and _LOG_QUERY.match(value) and not _ASKS_LOGS.isdisjoint(words_of(tool)):
         return "document", 50
     may_be_line = role in _SHAPED and "-" in value and _RUNS_NOTHING.isdisjoint(words_of(tool))
     if may_be_line and is_cmdlet_line(value, alone=runs not in (None, "command")):
@@ -402,27 +453,6 @@ _FILING: Final = _TAKES_FILES | {
     "cat", "dir", "directory", "folder", "fs", "filesystem", "path", "read", "rm", "rmdir", "trash", "unlink", "write",
 }  # fmt: skip
 _ROOTS: Final = ("/", "~/", "../", "\\\\", *(f"{letter}:\\" for letter in "CDEcde"))
-# Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
-_QUERIES: Final = frozenset({
-    "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",
-    "match", "pipeline", "projection", "query", "selector", "sort", "update", "where",
-})  # fmt: skip
-_CREDENTIALS: Final = frozenset({"login", "otp", "pass", "passwd", "password", "pin", "pwd", "secret", "token"})
-_MOMENTS: Final = frozenset({"at", "count", "date", "last", "time"})  # of a log-in, and no part of one
-_RUN_BY_DATABASE: Final = frozenset({"$accumulator", "$function", "$where"})
-
-
-def key_role(path: str, key: str) -> TextRole:
-    """What a key of the arguments is for: an operator within a query is the query's language, elsewhere a name."""
-    if key[:1] != "$" or key in _RUN_BY_DATABASE or not key[1:].isalnum():
-        return "identifier"
-    _, first, *rest = path.split("/")
-    fields = [words for words in map(words_of, rest) if _MOMENTS.isdisjoint(words)]
-    words = {word for field in fields for word in field}
-    is_query = not _QUERIES.isdisjoint(words_of(first)) and words.isdisjoint(_CREDENTIALS)
-    return "document" if is_query else "identifier"
-
-
 # Clauses of a query of Elasticsearch or OpenSearch whose values an engine compares with what it indexed: texts, and
 # never a part of a language (https://www.elastic.co/docs/reference/query-languages/querydsl).
 _CLAUSES: Final = frozenset({

@@ -176,3 +176,24 @@ def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
         return ""
     spelled = _APOSTROPHE.fullmatch(value) is not None and "--" not in value
     return "syntax" if not spelled and _SYNTAX.search(value) is not None else "odd"
+
+
+# Arguments that hold a query of a document database, and fields in which its operators make a log-in succeed.
+_QUERIES: Final = frozenset({
+    "aggregate", "aggregation", "arrayfilters", "condition", "conditions", "criteria", "filter", "filters", "find",
+    "match", "pipeline", "projection", "query", "selector", "sort", "update", "where",
+})  # fmt: skip
+_CREDENTIALS: Final = frozenset({"login", "otp", "pass", "passwd", "password", "pin", "pwd", "secret", "token"})
+_MOMENTS: Final = frozenset({"at", "count", "date", "last", "time"})  # of a log-in, and no part of one
+_RUN_BY_DATABASE: Final = frozenset({"$accumulator", "$function", "$where"})
+
+
+def key_role(path: str, key: str) -> TextRole:
+    """What a key of the arguments is for: an operator within a query is the query's language, elsewhere a name."""
+    if key[:1] != "$" or key in _RUN_BY_DATABASE or not key[1:].isalnum():
+        return "identifier"
+    _, first, *rest = path.split("/")
+    fields = [words for words in map(words_of, rest) if _MOMENTS.isdisjoint(words)]
+    words = {word for field in fields for word in field}
+    is_query = not _QUERIES.isdisjoint(words_of(first)) and words.isdisjoint(_CREDENTIALS)
+    return "document" if is_query else "identifier"
