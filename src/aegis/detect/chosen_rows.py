@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from itertools import islice
-from operator import eq, ge, gt, le, lt, ne
+from operator import add, eq, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import Any, Final
 
 from sqlglot import exp
@@ -86,8 +86,7 @@ def selects_none(query: exp.Expr | None) -> bool:
 
 
 _KEYS: Final = frozenset({"id", "pk", "uuid", "guid", "rowid", "oid", "_id", "ctid", "key"})
-_FEW: Final = 1  # the least that a key is
-_MANY: Final = 999_999  # beyond every key of a table that is worth a range
+_MANY: Final = 999_999  # beyond every number that is worth a range
 
 
 def selects_all(node: exp.Expr, target: exp.Expr) -> bool:
@@ -98,51 +97,108 @@ def selects_all(node: exp.Expr, target: exp.Expr) -> bool:
     node = node.unnest()
     if isinstance(node, (exp.And, exp.Or)):
         parts = (selects_all(part, target) for part in islice(node.flatten(), _MOST_PARTS))
-        return all(parts) if isinstance(node, exp.And) else any(parts) or _covers(node) or _contradicts(node)
+        return all(parts) if isinstance(node, exp.And) else any(parts) or _contradicts(node) or _holds(node)
     if isinstance(node, exp.Not):
         held = node.this.unnest()
         if isinstance(held, exp.Is) and isinstance(held.expression, exp.Null):
             return _is_key(held.this)
-        return (isinstance(held, exp.Boolean) and not held.this) or _settled(held) is False
+        found = held.args.get("query") if isinstance(held, exp.In) else held.this
+        is_none = isinstance(held, (exp.In, exp.Exists)) and found is not None and selects_none(found.unnest())
+        return is_none or _settled(held) is False or _holds(node)
     if isinstance(node, (exp.Exists, exp.In)):
         return _finds_all(node, target) or always_true(node)
-    if isinstance(node, (exp.GT, exp.GTE, exp.NEQ)):
-        is_low = _is_key(node.left) and _below(node.right, isinstance(node, exp.GTE))
-        return is_low or _beyond(node) or always_true(node)
-    if isinstance(node, (exp.LT, exp.LTE)):
-        return _beyond(node) or always_true(node)
-    if isinstance(node, exp.Between):
-        low, high = node.args.get("low"), node.args.get("high")
-        return _is_key(node.this) and _below(low, True) and _number(high) > _MANY
+    if isinstance(node, exp.EQ) and isinstance(node.right, exp.Any):
+        query = node.right.this.unnest()
+        query = query.expressions[0] if isinstance(query, exp.Array) and query.expressions else query
+        return _finds_all(exp.In(this=node.left, query=query), target)
     if isinstance(node, (exp.Like, exp.ILike)):
-        return isinstance(node.expression, exp.Literal) and {"%"} <= set(node.expression.name) <= {"%", "@"}
-    return always_true(node)
+        return isinstance(node.expression, exp.Literal) and {"%"} <= set(node.expression.name) <= {"%", "@", "_"}
+    if isinstance(node, (exp.RegexpLike, exp.RegexpILike, exp.SimilarTo)):
+        return isinstance(node.expression, exp.Literal) and node.expression.name in _ANY_TEXT
+    is_beyond = isinstance(node, (exp.GT, exp.GTE, exp.LT, exp.LTE)) and _beyond(node)
+    return is_beyond or always_true(node) or _is_itself(node, target) or _holds(node)
 
 
-_MOST_PARTS: Final = 64  # of a condition
+_ANY_TEXT: Final = frozenset({"", ".", ".*", ".+", "^", "^.*", "^.*$", "^.+$", "%", "(?s).*"})
 
 
-def _covers(node: exp.Or) -> bool:
-    """Whether what is asked of one column holds for every row between its parts: `x = 1 OR x IS NOT NULL`."""
-    asked: dict[str, dict[str, set[str]]] = {}
-    for one in islice(node.flatten(), _MOST_PARTS):
-        part = one.unnest()
-        sign = _SIGNS.get(type(part), "")
-        if isinstance(part, exp.Not) and isinstance(held := part.this.unnest(), (exp.Is, exp.EQ)):
-            part, sign = held, "there" if isinstance(held, exp.Is) else "unlike"
-        if isinstance(part, exp.Is) and not isinstance(part.expression, exp.Null):
+def _is_itself(node: exp.Expr, target: exp.Expr) -> bool:
+    """Whether a table is joined to itself by its key: `o.id = p.id`, in a statement that names no other table."""
+    if not (isinstance(node, exp.EQ) and _is_key(node.left) and node.left.name.lower() == node.right.name.lower()):
+        return False
+    tables = [table.name.lower() for table in islice(target.find_all(exp.Table), _MOST_PARTS)]
+    return len(tables) > 1 and len({*tables}) == 1
+
+
+_SUMS: Final[Mapping[type[exp.Expr], Callable[[Any, Any], Any]]] = {
+    exp.Add: add, exp.Sub: sub, exp.Mul: mul, exp.Div: truediv, exp.Mod: mod,
+    exp.And: lambda left, right: left and right, exp.Or: lambda left, right: left or right,
+}  # fmt: skip
+# What a column may hold; a key is above nothing.
+_NUMBERS: Final = frozenset({0, 1, 7, -5, 123_456, 3})
+_ANY_NUMBER: Final = 3  # for what is the same for every row
+_LONGEST_NUMBER: Final = 20
+_TEXTS: Final = frozenset({"", "a", "Zoe@b.example"})
+
+
+def _holds(node: exp.Expr) -> bool:
+    """Whether a condition holds whatever its one column is: `n * 0 = 0`, `length(mail) >= 0`, `n % 1 = 0`."""
+    columns = {column.sql().lower(): column for column in islice(node.find_all(exp.Column), _MOST_PARTS)}
+    told = {one.name for one in islice(node.find_all(exp.Literal), _MOST_PARTS)}
+    near = {int(one) + by for one in told if one.isdigit() and len(one) < _LONGEST_NUMBER for by in (-1, 0, 1)}
+    is_key = any(map(_is_key, node.find_all(exp.Column, exp.Anonymous)))
+    numbers = {one for one in _NUMBERS | near if one < _MANY and (one > 0 or not is_key)}
+    kinds = (numbers, _TEXTS | told, (True, False) if node.find(exp.Boolean) else ())
+    for values in kinds if len(columns) <= 1 else ():
+        try:
+            if values and all(_worked_out(node, value) for value in values):
+                return True
+        except (ArithmeticError, TypeError, ValueError):  # not of this kind, or nothing that is known here
             continue
-        if sign and isinstance(part.this, exp.Column):
-            value = part.args.get("expression")
-            told = asked.setdefault(part.this.sql().lower(), {})
-            told.setdefault(sign, set()).add("" if value is None else value.sql().lower())
-    return any(
-        ("there" in told and ("like" in told or "absent" in told))
-        or not told.get("like", set()).isdisjoint(told.get("unlike", ()))
-        or {"true", "false"} <= told.get("like", set())
-        or not told.get("above", set()).isdisjoint(told.get("below", ()))
-        for told in asked.values()
-    )
+    return False
+
+
+def _worked_out(node: exp.Expr, value: int | str) -> Any:
+    """What an expression comes to where its column holds a value, if any; raises `TypeError` for what is not known."""
+    node = node.unnest()
+    given = [_worked_out(one, value) for one in node.iter_expressions()] if isinstance(node, _PLAIN) else []
+    combined = _COMPARED.get(type(node)) or _SUMS.get(type(node))
+    if isinstance(node, exp.Column) or _is_key(node):
+        return value
+    if isinstance(node, exp.Literal):
+        return node.name if node.is_string else int(node.name)
+    if combined is not None and isinstance(given[0], str) is isinstance(given[1], str):
+        return combined(*given)
+    if isinstance(node, exp.Between):
+        return given[1] <= given[0] <= given[2]
+    if isinstance(node, exp.In) and not node.args.get("query"):
+        return given[0] in given[1:]
+    if isinstance(node, (exp.Not, exp.Neg)):
+        return not given[0] if isinstance(node, exp.Not) else -given[0]
+    if isinstance(node, (exp.Abs, exp.Length)):
+        return abs(given[0]) if isinstance(node, exp.Abs) else len(given[0])
+    if isinstance(node, exp.Coalesce):
+        return given[0]
+    if isinstance(node, exp.If):
+        return given[1] if given[0] else given[2]
+    if isinstance(node, exp.Case) and not node.this:
+        branches = ((_worked_out(one.this, value), one.args["true"]) for one in node.args["ifs"])
+        return _worked_out(
+            next((then for holds, then in branches if holds), node.args.get("default") or exp.Null()), value
+        )
+    if isinstance(node, exp.Select) and not node.args.get("where") and isinstance(node.expressions[0], exp.Count):
+        return 1  # a row at the least
+    if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        return False
+    if isinstance(node, (exp.Boolean, exp.Is)):
+        return node.this if isinstance(node, exp.Boolean) else value is _worked_out(node.expression, value)
+    if isinstance(node, exp.Func) and node.find(exp.Column, exp.Query) is None:
+        return _ANY_NUMBER
+    raise TypeError(node.key)
+
+
+_PLAIN: Final = (*_COMPARED, *_SUMS, exp.Between, exp.In, exp.Not, exp.Neg, exp.Abs, exp.Length, exp.Coalesce, exp.If)
+_MOST_PARTS: Final = 64  # of a condition
 
 
 def _contradicts(node: exp.Or) -> bool:
@@ -152,29 +208,9 @@ def _contradicts(node: exp.Or) -> bool:
     return bool(denied) and any(part.sql().lower() in denied for part in parts)
 
 
-_SIGNS: Final[dict[type[exp.Expr], str]] = {
-    exp.EQ: "like", exp.NEQ: "unlike", exp.Is: "absent", exp.GTE: "above", exp.GT: "above", exp.LT: "below",
-    exp.LTE: "below",
-}  # fmt: skip
-
-
 def _is_key(node: exp.Expr | None) -> bool:
     """Whether a node is a key by its name: a column, or what a graph gives each node: `id(n)`."""
     return isinstance(node, (exp.Column, exp.Anonymous)) and node.name.lower() in _KEYS
-
-
-def _number(node: exp.Expr | None) -> float:
-    text = "" if node is None else node.sql()
-    return float(text) if len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() else 0.0
-
-
-_LONGEST_NUMBER: Final = 20
-
-
-def _below(node: exp.Expr | None, with_it: bool) -> bool:
-    """Whether a number stands below every key; `with_it` where the number itself may be one."""
-    text = "" if node is None else node.sql()
-    return len(text) <= _LONGEST_NUMBER and text.lstrip("-").isdigit() and int(text) < _FEW + with_it
 
 
 def _beyond(node: exp.Expr) -> bool:
@@ -190,9 +226,11 @@ def _beyond(node: exp.Expr) -> bool:
     if isinstance(bound, exp.Literal) and bound.is_string:
         return _FAR.match(bound.name) is not None if is_upper else _EARLY.match(bound.name) is not None
     ahead = isinstance(bound, exp.Add) and isinstance(bound.expression, exp.Interval)
+    ahead |= isinstance(bound, _NOW) or bound.name.lower() in ("now", "getdate", "sysdate", "systimestamp", "utcnow")
     return is_upper and ahead and _HAPPENED.match(column.name) is not None
 
 
+_NOW: Final = (exp.CurrentTimestamp, exp.CurrentDatetime, exp.CurrentDate)
 _FAR: Final = Lazy(r"^(?:2[1-9]|[3-9]\d)\d\d-")
 _EARLY: Final = Lazy(r"^(?:0|1[0-8]|19[0-6]\d|1970)\d*-")
 _HAPPENED: Final = Lazy(
@@ -204,10 +242,11 @@ def _finds_all(node: exp.Expr, target: exp.Expr) -> bool:
     """Whether a row is found by a query that narrows nothing, or that looks for itself in its own table."""
     query = node.args.get("query") if isinstance(node, exp.In) else node.this
     query = query.unnest() if isinstance(query, exp.Expr) else None
-    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in ("joins", "having", "limit", "group")):
+    if not isinstance(query, exp.Select) or any(query.args.get(part) for part in _NARROWS):
         return False
     own, other = target.find(exp.Table), query.find(exp.Table)
-    same = own is not None and other is not None and own.name.lower() == other.name.lower()
+    named = other if target.args.get("with_") is None or other is None else _named(other, target.args["with_"])
+    same = own is not None and named is not None and own.name.lower() == named.name.lower()
     where = query.args.get("where")
     if isinstance(node, exp.In):
         chosen = query.expressions[0] if query.expressions else None
@@ -220,3 +259,14 @@ def _finds_all(node: exp.Expr, target: exp.Expr) -> bool:
         return False
     left, right = condition.left, condition.right
     return isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.name.lower() == right.name.lower()
+
+
+_NARROWS: Final = ("joins", "having", "limit", "group")
+
+
+def _named(table: exp.Table, defined: exp.Expr) -> exp.Table | None:
+    """The table that a common expression of a name gives whole, or the table of that name."""
+    query = next((one.this for one in defined.expressions if one.alias == table.name), None)
+    if query is None or not isinstance(query, exp.Select):
+        return table if query is None else None
+    return None if any(query.args.get(part) for part in (*_NARROWS, "where")) else query.find(exp.Table)

@@ -9,7 +9,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ON, is_everything
 from aegis.detect.permissions import is_highest
-from aegis.detect.tool_words import is_throwaway, letters_in, spoken
+from aegis.detect.tool_words import is_throwaway, letters_in, spoken, vocabulary
 
 _SHOWN: Final = 80
 
@@ -42,7 +42,7 @@ def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     if name and source and not keeps and (is_live or letters_in(name) & _LIVE):
         yield ResourceEffect("write", "record", "all", (name,), "", f"reindex into {name}"[:_SHOWN])
     removed = members.get("delete")
-    if isinstance(removed, dict) and is_everything(removed):  # an update of Solr
+    if isinstance(removed, dict) and removed and is_everything(removed):  # an update of Solr
         yield ResourceEffect("delete", "record", "all", (), "", "delete")
     for name in ("deletes", "updates"):
         listed = members.get(name)
@@ -78,10 +78,14 @@ def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[R
                     yield ResourceEffect("send", "database", "one", (shown,), "", f"{stage} {shown}")
                 continue
             target = target.get("coll")
-        if stage == "$out" and isinstance(target, str) and target in _read_from(arguments):
+        if stage != "$out" or not isinstance(target, str):
+            continue
+        if target in _read_from(arguments) or (_PLAIN.match(target) and target not in vocabulary().values["workedout"]):
             yield ResourceEffect("write", "record", "all", (target,), "", f"{stage} {target}")
 
 
+# A collection by one plain word, without those for what is worked out of others.
+_PLAIN: Final = Lazy(r"^[a-z]{3,30}s$")
 # Collections whose documents are made to end soon, by a word of their names.
 _SHORT_LIVED: Final = frozenset({
     "cache", "carts", "challenge", "code", "event", "heartbeat", "job", "lock", "log", "metric", "nonce", "otp",

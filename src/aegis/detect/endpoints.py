@@ -38,7 +38,7 @@ def is_everything(value: Any) -> bool:
     if "match_all" in value:
         return True
     inner = value.get("query")
-    if isinstance(inner, dict):
+    if isinstance(inner, (dict, str)):
         return is_everything(inner)
     return all(_narrows_nothing(name, held) for name, held in islice(value.items(), _MOST_FIELDS))
 
@@ -73,28 +73,75 @@ def _narrows_nothing(name: str, held: Any) -> bool:
     sign = _sign_of(name)
     if sign in ("or", "and", "should", "must", "filter", "nor") and isinstance(held, list):
         parts = map(is_everything, islice(held, _MOST_FIELDS))
-        return (any(parts) if sign in ("or", "should") else all(parts)) if sign != "nor" else not held
+        if sign == "nor":
+            return all(map(_finds_nothing, held))
+        return any(parts) or _complete(held) if sign in ("or", "should") else all(parts)
+    if name in _AROUND and isinstance(held, dict):
+        return is_everything(held.get("filter", held.get("query", held)))
+    if name == "script" and isinstance(held, dict):
+        return str(held.get("script", held.get("source"))).strip().removeprefix("return ").rstrip("; ") in _TRUE
     if name in ("$expr", "bool") and (held is True or isinstance(held, dict)):
         return held is True or (is_everything(held) if name == "bool" else _compares_itself(held))
     if name == "$comment":
         return True
     if name == "$where":
-        return str(held).strip().removeprefix("return ").rstrip("; ") in ("true", "1", "1==1", "1 == 1")
+        return str(held).strip().removeprefix("return ").rstrip("; ") in _TRUE
     if name == "range" and isinstance(held, dict) and held:
         return all(map(_is_all_of_time, held.keys(), held.values()))
     if not isinstance(held, dict) or len(held) != 1:
         return False
     told, wanted = next(iter(held.items()))
+    if isinstance(wanted, dict) and len(wanted) == 1 and (kind := next(iter(wanted))) in _KINDS:
+        wanted = "" if kind == "$minKey" else wanted[kind]
     sign = _sign_of(told)
+    if name in _OF_TEXT:
+        return (wanted.get("value", wanted.get("query")) if isinstance(wanted, dict) else wanted) in _ANY_TEXT
+    if sign == "not" and isinstance(wanted, dict):
+        return _finds_nothing({name: wanted})
+    if (sign in ("lt", "lte") and _AHEAD.match(str(wanted))) or (sign in ("gt", "gte") and _BEFORE.match(str(wanted))):
+        return True
+    if sign in ("gt", "gte") and not isinstance(wanted, bool) and wanted == (0 if sign == "gte" else -1):
+        return True
+    if sign == "type" or (sign in ("gt", "gte") and isinstance(wanted, str) and not wanted.strip("0")):
+        return name in _OF_KEYS
     if name == "exists" and told == "field":
         return wanted in _OF_KEYS
     if sign == "exists":
         return wanted in (True, 1) and (name in _OF_KEYS or name in _ALWAYS_THERE)
-    if sign in _UNLIKE and wanted is None:
+    if (sign in _UNLIKE and wanted is None) or (sign == "_is_null" and wanted is False):
         return name in _OF_KEYS or name in _ALWAYS_THERE
     if sign in _UNLIKE or sign in ("gt", "gte", "nin"):
         return name in _OF_KEYS and (wanted is None or wanted in ("", [], 0, -1, *((1,) if sign[0] == "g" else ())))
     return sign == "regex" and wanted in ("", ".*", "^", "$", "^.*$", "^.*")
+
+
+_TRUE: Final = ("true", "1", "1==1", "1 == 1", "function() { return true; }")
+_KINDS: Final = ("$date", "$minKey", "$oid", "$numberLong")
+_AROUND: Final = ("constant_score", "function_score")
+_OF_TEXT: Final = ("wildcard", "regexp", "prefix", "query_string", "simple_query_string")
+_ANY_TEXT: Final = ("", "*", "*:*", ".*", ".+", "?*")
+_AHEAD: Final = Lazy(r"^(?:2[1-9]|[3-9]\d)\d\d-")
+_BEFORE: Final = Lazy(r"^(?:0\d|1[0-8])\d\d-|^19[0-6]\d-|^1970-01-01")
+
+
+def _finds_nothing(part: Any) -> bool:
+    """Whether a part of a condition holds for no document: `_id: null`, `_id: {$exists: false}`, `_id: {$in: []}`."""
+    name, held = next(iter(part.items())) if isinstance(part, dict) and len(part) == 1 else ("", "")
+    nothing = held in (None, {"$exists": False}, {"$in": []}, {"$eq": None})
+    return (name == "$expr" and held is False) or (name in _OF_KEYS and nothing)
+
+
+def _complete(parts: list[Any]) -> bool:
+    """Whether one of the parts of a condition holds wherever another does not: `a: 1` or `a: {$ne: 1}`."""
+    told = [next(iter(part.items())) for part in parts if isinstance(part, dict) and len(part) == 1]
+    return any(
+        held in ({"$ne": other}, {"$not": other}, {"$not": {"$eq": other}})
+        or (held == {"$exists": True} and other in ({"$exists": False}, None))
+        or (held is True and other is False)
+        for name, held in told
+        for again, other in told
+        if name == again
+    )
 
 
 def _is_all_of_time(field: str, bounds: Any) -> bool:
@@ -153,10 +200,13 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                     yield _request("delete", "table", "many", path)
         elif last == "_delete_by_query":
             body = members.get("body")
-            if body is None or is_everything(body):
+            some = "?q=" in path and not is_everything(path.partition("?q=")[2].partition("&")[0])
+            if (body is None and not some) or (body is not None and is_everything(body)):
                 yield _request("delete", "record", "all", path)
             elif only_excludes(body):
                 yield _request("delete", "table", "many", path)
+        elif last == "_update_by_query" and isinstance(body := members.get("body"), dict) and not body.get("query"):
+            yield _request("write", "record", "all", path)
         elif last == "delete" and _deletes_a_time(members.get("body")):
             yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):

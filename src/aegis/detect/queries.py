@@ -34,16 +34,18 @@ def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
     for number in known.may(text):
         pattern, effect = known.each[number]
         match = pattern.search(text)
-        judged = is_throwaway if effect.resource == "database" else is_scratch
+        judged = is_scratch if effect.resource in ("table", "record") else is_throwaway
         named = filter(None, match.groups()) if match is not None else ()
         if match is not None and not any(judged(one) or _OWN.match(one) for one in named):
             found.append(effect._replace(evidence=match.group().strip()[:_SHOWN]))
     return found
 
 
-# A line of remarks: whatever it stands in, nothing that it holds is run. And this machine, alone.
+# A line of remarks: whatever it stands in, nothing that it holds is run. And this machine, or one of an own network.
 _REMARKED: Final = Lazy(r"(?m)^[ \t]*--[ \t](?:[^'\"`$\\\n*/]|/\*!|`\w*`|'\w*'|\*/;?[ \t]*$)*$")
-_OWN: Final = Lazy(r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3})(?::\d{1,5})?(?:/[\w./-]*)?$")
+_OWN: Final = Lazy(
+    r"(?i)^(?:https?://)?(?:localhost|(?:10|127)(?:\.\d{1,3}){3}|(?:192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2})(?::\d{1,5})?(?:/[\w./-]*)?$"
+)
 
 # Cypher, the language of graph databases, as far as it destroys or reaches out.
 

@@ -55,7 +55,7 @@ _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.ite
 _SQL_TOOL: Final = frozenset({
     "sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb", "mssql",
     "sqlserver", "oracle", "mariadb", "redshift", "clickhouse", "cockroachdb", "trino", "presto", "athena",
-    "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql",
+    "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql", "cassandra", "cockroach", "db2", "neo4j", "teradata",
 })  # fmt: skip
 _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",

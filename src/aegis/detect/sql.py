@@ -24,7 +24,7 @@ from aegis.detect.chosen_rows import always_true, selects_all, selects_none
 from aegis.detect.facts import Effort
 from aegis.detect.queries import files_named, query_effects
 from aegis.detect.resources import is_any_secret, place_of
-from aegis.detect.tool_words import is_scratch, is_throwaway
+from aegis.detect.tool_words import is_scratch, is_throwaway, vocabulary
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
 MAX_NESTING: Final = 80  # brackets, cases and prefix operators inside each other: the parser recurses
@@ -45,25 +45,6 @@ _WRITES: Final = (
     exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.Create, exp.Alter, exp.Drop, exp.TruncateTable, exp.When,
 )  # fmt: skip
 _LEAVES: Final = frozenset({exp.Literal, exp.Identifier, exp.Column, exp.Paren, exp.And, exp.EQ, exp.Tuple, exp.Alias})
-_DELAY: Final = frozenset({"sleep", "pg_sleep", "pg_sleep_for", "benchmark", "randomblob", "dbms_pipe.receive_message"})
-_FILE: Final = frozenset({
-    "load_file", "pg_read_file", "pg_read_binary_file", "pg_ls_dir", "lo_import", "lo_export", "readfile", "writefile",
-    "load_extension", "xp_cmdshell", "xp_dirtree", "xp_regwrite", "xp_regread", "xp_fileexist", "sp_oacreate",
-    "sp_oamethod", "sys_exec", "sys_eval", "utl_http.request", "utl_file.fopen", "openrowset", "opendatasource",
-    "dblink", "query_to_xml", "extractvalue", "updatexml",
-})  # fmt: skip
-_CATALOGUE: Final = frozenset({
-    "information_schema", "pg_catalog", "sqlite_master", "sqlite_schema", "sysobjects", "syscolumns", "pg_shadow",
-    "pg_user", "pg_authid", "all_tables", "all_users", "user_tables", "dba_users", "sys", "mysql",
-})  # fmt: skip
-_IRREVERSIBLE_WORDS: Final = frozenset({"drop", "truncate"})
-_WRITE_WORDS: Final = frozenset(
-    {"insert", "update", "delete", "create", "alter", "grant", "revoke", "replace", "merge", "exec", "execute", "call"}
-)
-_READ_WORDS: Final = frozenset({
-    "select", "with", "show", "describe", "desc", "explain", "values", "pragma", "use", "set", "table", "begin",
-    "commit",
-})  # fmt: skip
 
 
 class SqlFacts(Struct, kw_only=True):
@@ -140,6 +121,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
     """
     facts = SqlFacts(signals=[])
     effort = effort or Effort()
+    text = _RUN_REMARK.sub(r" \1 ", text) if "!" in text else text
     if depth < _DEEPEST and len(text) <= MAX_SQL:
         for built in built_statements(text):
             inner = analyse_sql(built, effort, depth + 1)
@@ -168,6 +150,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
         return facts
     try:
         dialect = "tsql" if _OF_SESSION.search(text) is not None else "mysql" if "`" in text else None
+        dialect = dialect or ("postgres" if "~" in text else None)
         statements = parse_sql(text, dialect)
     except SqlUnreadError:
         effort.left -= _FAILED + len(text) * _UNITS
@@ -195,7 +178,10 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
         elif not isinstance(statement, (exp.Select, exp.Insert, exp.Update, exp.Delete)):
             passing.clear()
         _walk(statement, facts)
-        privileged = isinstance(statement, (exp.Grant, exp.Command)) and _first_word(statement.sql()) in _WRITE_WORDS
+        privileged = (
+            isinstance(statement, (exp.Grant, exp.Command))
+            and _first_word(statement.sql()) in vocabulary().values["sqlwrites"]
+        )
         target = statement.find(exp.Table) if isinstance(statement, (exp.Create, exp.Drop)) else None
         if isinstance(statement, exp.Create) and target is not None:
             made.add(target.sql().lower())
@@ -268,9 +254,9 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
                 _signal("sql.tautology", node, facts)
         elif isinstance(node, (exp.Anonymous, exp.Func)):
             name = _function(node)
-            if name in _DELAY and not (name == "randomblob" and _is_short(node)):
+            if name in vocabulary().values["sqldelay"] and not (name == "randomblob" and _is_short(node)):
                 _note(("sql.delay", name), facts)
-            elif name in _FILE:
+            elif name in vocabulary().values["sqlfile"]:
                 given = node.expressions[:1] if name in _FILE_READERS else []
                 if not (given and isinstance(given[0], exp.Literal) and _is_data(given[0].name)):
                     _note(("sql.file", name), facts)
@@ -280,6 +266,7 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             _by_words(node.sql(), facts)
 
 
+_RUN_REMARK: Final = Lazy(r"(?s)/\*M?!\d{0,6}(.*?)\*/")  # which MySQL runs
 _OF_SESSION: Final = Lazy(r"(?i)\b(?:into|table|from|join|update|exists)\s+#\w")  # tables of SQL Server
 # What lets statements run programs (SQL Server).
 _RUNS_PROGRAMS: Final = Lazy(
@@ -288,7 +275,8 @@ _RUNS_PROGRAMS: Final = Lazy(
 )
 # Rights over a whole server: of MySQL (`ON *.*`), PostgreSQL, Oracle, SQL Server and Cassandra (`SUPERUSER = true`).
 _MAKES_ADMIN: Final = Lazy(
-    r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:createrole|bypassrls|add\s+member)\b|"
+    r"(?is)\balter\s+(?:user|role|login)\s+[^;]{1,200}\b(?:createrole|bypassrls)\b|"
+    r"\balter\s+role\s+[\[\"]?(?:db_(?:own|sec|acc|ddl|back)|[^;\s]*admin)\S{0,60}\s+add\s+member\b|"
     r"\b(?:alter|create)\s+(?:user|role)\s+[^;]{1,200}\b(?:superuser\s*(?:[^\s=]|=\s*'?(?:true|1)|$)|bypassrls\b)|\b(?:update|insert\s+into)\s+mysql\.(?:user|db|global_priv)\b|"
     r"\balter\s+server\s+role\s+sysadmin\b|\bsp_addsrvrolemember\b"
 )
@@ -369,7 +357,10 @@ _FEW_DIGITS: Final = 4
 
 
 def _is_catalogue(table: exp.Table) -> bool:
-    return table.name.lower() in _CATALOGUE or str(table.args.get("db") or "").lower().strip('"`') in _CATALOGUE
+    return (
+        table.name.lower() in vocabulary().values["sqlcatalogue"]
+        or str(table.args.get("db") or "").lower().strip('"`') in vocabulary().values["sqlcatalogue"]
+    )
 
 
 def _function(node: exp.Expr) -> str:
@@ -393,17 +384,17 @@ def _by_words(text: str, facts: SqlFacts) -> None:
         if not words:
             continue
         first = words[0].lstrip("(")
-        if first in _IRREVERSIBLE_WORDS and len(words) > 1 and words[1] in {"table", "database", "schema"}:
+        if first in vocabulary().values["sqlends"] and len(words) > 1 and words[1] in {"table", "database", "schema"}:
             facts.writes = facts.irreversible = True
             facts.signals.append(("sql.destroy", piece.strip()[:_SHOWN]))
         elif first == "delete" and " where " not in piece.lower() and len(words) > 2 and words[1] == "from":
             facts.writes = facts.irreversible = True
             facts.signals.append(("sql.every-row", piece.strip()[:_SHOWN]))
-        elif first in _WRITE_WORDS or first in _IRREVERSIBLE_WORDS:
+        elif first in vocabulary().values["sqlwrites"] or first in vocabulary().values["sqlends"]:
             facts.writes = True
             if first == "grant" and _GIVES_ALL.search(piece) and not _GIVES_NOTHING.match(piece):
                 facts.signals.append(("sql.grants", piece.strip()[:_SHOWN]))
-        elif first in _READ_WORDS:
+        elif first in vocabulary().values["sqlreads"]:
             facts.reads = True
 
 

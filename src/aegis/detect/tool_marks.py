@@ -43,7 +43,7 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
         if rare and isinstance(member.value, str) and len(member.value) <= LONGEST:
             for mark in _rare(member, member.value.strip().lower(), known):
                 found.setdefault(mark, member)
-    if "door" in found and "elsewhere" in wanted:
+    if "elsewhere" in wanted and ("door" in found or "vital-record" in found):
         _points_elsewhere(members, found)
     if "unprotected" not in found and "unprotected" in wanted:
         _switched_by_name(members, known, found)

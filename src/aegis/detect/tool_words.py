@@ -298,7 +298,8 @@ def is_scratch(table: str) -> bool:
 
 
 _QUOTES: Final = frozenset('"`[]')
-_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:pr|mr)-?\d+(?:$|[^a-z])")  # of a request to merge
+# Of a request to merge, or of one run of a build server.
+_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:(?:pr|mr)-?|ci[_-](?:run|job|build)[_-])\d+(?:$|[^a-z])")
 
 
 def singular(word: str) -> str:
