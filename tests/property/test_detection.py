@@ -87,6 +87,7 @@ def test_among_a_thousand_strings_one_is_judged_as_it_is_alone(text: str, place:
     filler = [f"row {number} of the list of rooms on the second floor" for number in range(1_200)]
     many = {"items": [*filler[:place], text, *filler[place:]]}
     found = {finding.rule for finding in judged({"items": [text]}) if finding.path == "/items/0"}
+    found -= {"call-likely-dangerous"}  # which weighs all words of a call together
     assert {finding.rule for finding in judged(many) if finding.path == f"/items/{place}"} == found
     result = [finding.rule for finding in judged_result(many) if finding.path == f"/items/{place}"]
     assert set(result) == {finding.rule for finding in judged_result({"items": [text]})}

@@ -141,7 +141,7 @@ _CONNECTION: Final = Lazy(
     r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
 )
 _FETCHED: Final = Lazy(
-    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w])fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
+    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w]|\b(?:window|globalThis|global|self)\.)fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"

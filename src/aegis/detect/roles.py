@@ -195,7 +195,6 @@ _TRIED: Final[Mapping[frozenset[str], frozenset[str]]] = {
 }  # fmt: skip
 _ANALYSES: Final = frozenset({"analyse", "analyze", "parse"})
 _PATTERNS: Final = frozenset({"regex", "regexp", "pattern", "glob"})
-_READ_ONLY: Final[frozenset[TextRole]] = frozenset({"code", "content", "query_fragment", "sql", "unknown"})
 
 
 @lru_cache(maxsize=8_192)
@@ -203,7 +202,7 @@ def is_inert(tool: str, argument: str, role: TextRole) -> bool:
     """Whether names say that a text is only searched for, filed or worked on: patterns, searches, issues, documents."""
     words = set(words_of(tool))
     place = set(words_of(argument))
-    if (role in _READ_ONLY and _only_reads_code(tool)) or _PATTERNS & place:
+    if (role in _RUN | {"sql"} and role != "command" and _only_reads_code(tool)) or _PATTERNS & place:
         return True
     if any(words & tools and place & places for tools, places in _TRIED.items()):
         return True
@@ -313,10 +312,12 @@ _STATED: Final[frozenset[TextRole]] = _PLAIN | {"command"}
 _WRITTEN: Final[frozenset[TextRole]] = frozenset({"content", "code"})
 _RUN: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "command", "code"})
 _SHAPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment"})
-# A query of logs that begins as one: no order to a store (`.drop table`), no quotation or other end of a value.
+# A query of logs that begins and quotes as one: no order to a store (`.drop table`) or a shell, no end of a value.
 _LOG_QUERY: Final = Lazy(
     r"^\s*(?:(?:let|fields|union|search|find)\s|[\w.@]+\s*[:=~!|(\n]|[\w.]+ +(?:where|in|has|contains|sort|take)\b)"
+    r"(?:[^'`]|'[^']*'(?:[^'`\w]|$))*$"
 )
+_ORDERS: Final = Lazy(r"(?i)--|[;|]\s*(?:alter|bash|curl|delete|drop|grant|nc|rm|sh|truncate|update|wget|xargs)\b")
 _TYPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "content", "identifier"})
 
 
@@ -401,7 +402,8 @@ def role_of(
         return "document", 70
     if inert:
         return "document", 50
-    if role == "query_fragment" and _LOG_QUERY.match(value) and not _ASKS_LOGS.isdisjoint(words_of(tool)):
+    asks_logs = role == "query_fragment" and not _ASKS_LOGS.isdisjoint(words_of(tool))
+    if asks_logs and _LOG_QUERY.match(value) and _ORDERS.search(value) is None:
         return "document", 50
     may_be_line = role in _SHAPED and "-" in value and _RUNS_NOTHING.isdisjoint(words_of(tool))
     if may_be_line and is_cmdlet_line(value, alone=runs not in (None, "command")):

@@ -306,7 +306,10 @@ def _change(node: exp.Expr, facts: SqlFacts) -> None:
     elif isinstance(node, (exp.Create, exp.Insert)):  # anew, from a query that finds nothing
         anew = node.args.get("replace") or node.args.get("overwrite")
         is_temporary = node.find(exp.TemporaryProperty) is not None
-        if anew and not is_temporary and selects_none(node.expression) and not is_scratch(node.this.sql()):
+        if anew and str(node.args.get("kind")).upper() in ("DATABASE", "SCHEMA") and not is_scratch(node.this.sql()):
+            facts.irreversible = True  # what was there is gone with all that it held
+            _effect("database", "one", node, facts)
+        elif anew and not is_temporary and selects_none(node.expression) and not is_scratch(node.this.sql()):
             facts.irreversible = True
             _effect("table", "many", node, facts)
     elif isinstance(node, exp.When):

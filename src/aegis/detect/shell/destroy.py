@@ -114,7 +114,7 @@ def _empties_target(args: tuple[str, ...]) -> bool:
     tries = "--dry-run" in args or any(arg[0] == "-" and arg[1:].isalpha() and "n" in arg for arg in args if arg)
     if len(places) < 2 or tries or not any(arg.startswith("--del") for arg in args):
         return False
-    target, source = places[-1].rpartition(":")[2], places[-2].rstrip("/").rsplit("/", 1)[-1].lower()
+    target, source = places[-1].rpartition(":")[2].rstrip("/") or "/", places[-2].rstrip("/").rsplit("/", 1)[-1].lower()
     if target.startswith("/") and (source in _NOTHING or source.startswith(_NEW_FOLDER)):
         return True
     return (is_vital(target) or _is_root(target)) and not target.startswith(_MIRRORS)

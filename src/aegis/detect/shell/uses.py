@@ -363,7 +363,8 @@ def _did(entry: Use, used: Used) -> Iterator[Did]:
             what, wide, shown = found
             if entry.among and what not in entry.among:
                 continue
-            if verb == "write" and wide == "all" and what == "system-file":  # what is put into a folder leaves the rest
+            folder = what == "system-file" and not shown.rstrip("/").startswith("/etc/")
+            if verb == "write" and wide == "all" and folder:  # what is put into a folder leaves the rest
                 continue
             wide = _SCOPES[scopes[0]] if scopes else wide
             if (what, wide) not in seen:

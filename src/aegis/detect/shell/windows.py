@@ -65,7 +65,6 @@ _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuf
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}
 _TOOLS_OF_ATTACK: Final = of_kind("attack-tool")
-_HERE: Final = (".\\", "./", "..\\", "../")  # before a program by its path; a member has one point
 
 
 # Which shell a text is for
@@ -318,7 +317,7 @@ class _Reading:
         head, slash, last = name.rpartition("\\")
         if slash and head and "-" in last and not head.startswith((".", "$")) and ":" not in head and "\\" not in head:
             return powershell_aliases().get(last, last)  # a command with the module that it is of
-        return program_name(name) if name[:1] not in "[.=" or name.startswith(_HERE) else name
+        return program_name(name) if name[:1] not in "[.=" or name[1:2] in ("\\", "/", ".") else name
 
     def _ran(self, commands: Sequence[Command]) -> None:
         if locked := locks_away(commands):
