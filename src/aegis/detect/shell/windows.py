@@ -317,7 +317,7 @@ class _Reading:
         head, slash, last = name.rpartition("\\")
         if slash and head and "-" in last and not head.startswith((".", "$")) and ":" not in head and "\\" not in head:
             return powershell_aliases().get(last, last)  # a command with the module that it is of
-        return program_name(name) if name[:1] not in "[.=" or name[1:2] in ("\\", "/", ".") else name
+        return program_name(name) if name[:1] not in "[.=" or name[1:2] in ("\\", "/", ".") else name  # `.\x.exe`
 
     def _ran(self, commands: Sequence[Command]) -> None:
         if locked := locks_away(commands):
