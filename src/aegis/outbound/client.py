@@ -172,7 +172,7 @@ class Egress:
         self, request: Request, *, total_seconds: float | None = None, max_bytes: int | None = None
     ) -> AsyncIterator[Streamed]:
         """The answer once its head is here; leaving the block ends the exchange. Raises as `send` does."""
-        session = self._open()
+        session = await self._open()
         target = _checked(request, self._policy)
         from aiohttp import ClientTimeout
         from yarl import URL
@@ -203,12 +203,13 @@ class Egress:
             # An answer that was read to its end gives its connection back; any other one is cut.
             answer.close()
 
-    def _open(self) -> aiohttp.ClientSession:
+    async def _open(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is not None and self._loop is loop:
             return self._session
         if self._session is not None and self._loop is not None and not self._loop.is_closed():
             raise EgressError("this client belongs to another event loop; make one for each")
+        await self.aclose()  # what a loop left behind that has ended
         try:  # the library is an extra, and half a hundred milliseconds: whoever sends nothing needs neither
             import aiohttp
         except ImportError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -191,7 +192,7 @@ async def test_a_header_that_would_smuggle_is_refused(headers: dict[str, str]) -
             await egress.send(Request(method="GET", url="http://127.0.0.1:1/", headers=headers))
 
 
-def test_a_client_serves_one_event_loop_after_another() -> None:
+def test_a_client_serves_one_event_loop_after_another_and_leaves_nothing_open(caplog: pytest.LogCaptureFixture) -> None:
     egress = Egress(policy())
 
     async def once() -> int:
@@ -199,6 +200,9 @@ def test_a_client_serves_one_event_loop_after_another() -> None:
             return (await egress.send(Request(method="GET", url=f"http://127.0.0.1:{port}/"))).status
 
     assert [asyncio.run(once()), asyncio.run(once())] == [200, 200]
+    asyncio.run(egress.aclose())
+    gc.collect()
+    assert not [record for record in caplog.records if record.getMessage().startswith("Unclosed")]
 
 
 def test_the_values_that_leave_are_not_shown() -> None:
