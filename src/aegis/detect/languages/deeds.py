@@ -162,8 +162,7 @@ class _Program:
             for one in arguments_of(node)[:1]:
                 folder = self._from_here(next(iter(self.scope().value(one).known), HOLE))
                 self._folder = "" if HOLE in folder else folder
-        words = cloud_operations().get(squashed(written.lower()))
-        if words is not None and self._is_of_cloud:
+        if (words := self._operation(written)) is not None:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
             self._sweep(called(node), node)
@@ -235,8 +234,7 @@ class _Program:
     def _hand_on(self, names: Sequence[str], rest: Sequence[Node], parts: Called, node: Node) -> None:
         for one in names:
             owner, dot, last = one.lower().rpartition(".")
-            words = cloud_operations().get(squashed(last)) if self._is_of_cloud else None
-            if words is not None:
+            if words := self._operation(last):
                 self._command(cloud_command(words, rest, self.scope()))
             entries = self._known.does.get(one.lower(), ()) if owner or not dot else ()
             for entry in entries:
@@ -247,6 +245,11 @@ class _Program:
                 for entry in self._known.does.get(f".{last}", ()):
                     self._do(entry, Called(each, last, ()), node)
 
+    def _operation(self, name: str) -> str | None:
+        """The command line of a cloud's operation: a name of three words is nothing else's, a shorter one may be."""
+        words = cloud_operations().get(squashed(name.lower()))
+        return words if words is not None and (words.count("-") > 1 or self._is_of_cloud) else None
+
     @cached_property
     def _is_of_cloud(self) -> bool:
         """Whether the text speaks of the cloud whose operations have such names."""
@@ -254,8 +257,7 @@ class _Program:
 
     @cached_property
     def _gets(self) -> bool:
-        """Whether something may be looked up by its name."""
-        return "getattr" in self._text()
+        return "getattr" in self._text()  # something may be looked up by its name
 
     def _text(self) -> str:
         return text_of(root_of(next((one for several in self._nodes.values() for one in several), None)))

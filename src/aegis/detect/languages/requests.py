@@ -36,7 +36,14 @@ from aegis.detect.languages.values import NameScope
 from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.tool_words import is_throwaway
 
-SPEAKS_OF_CLOUD: Final = Lazy(r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto")
+_SERVICES: Final = (
+    "iam|sts|ec2|s3|rds|kms|ssm|logs|lambda|cloudtrail|guardduty|securityhub|secretsmanager|organizations|config|macie2|"
+    "configservice|cloudwatch|events|route53|dynamodb|ecr|eks|ecs|backup|wafv2|lightsail|redshift"
+)
+SPEAKS_OF_CLOUD: Final = Lazy(
+    r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto|"
+    rf"\[[\"'](?:{_SERVICES})[\"']\]\.|\b(?:{_SERVICES})_?(?:client|conn)\b|\bself\._?(?:{_SERVICES})\."
+)
 FETCHES: Final = Lazy(
     r"(?i)requests\.|urlopen|urlretrieve|httpx|aiohttp|\bfetch\(|axios|https?\.get|downloadfile|wget\.|\.recv\(|curl_|"
     r"file_get_contents\(.http|open-uri|getstore|net::http|restclient|pycurl|ftplib"

@@ -72,3 +72,11 @@ def take_doors(effects: Iterable[ResourceEffect], hole: str, facts: Doorway) -> 
 def is_of_unix(path: str) -> bool:
     """Whether a path is spelled as those of Unix are: from its root, or from the home of a user."""
     return path.startswith(("/", "~/", "$HOME/", "$env:HOME/")) and not path.startswith("//")
+
+
+def given_text(command: Command) -> FileFlow:
+    """What a cmdlet writes into a file, where its words say it: `Set-Content a.txt x`."""
+    words = [word for word in command.args if word[:1] != "-"]
+    _, *texts = words or [""]
+    known = command.name == "set-content" and len(texts) == 1 and "$" not in texts[0]
+    return FileFlow(texts[0]) if known else UNKNOWN

@@ -248,7 +248,7 @@ def _selected(value: PsValue, args: Sequence[str]) -> PsValue:
 _SHOWS: Final = frozenset({"write-output", "echo", "write", "write-host", "out-string", "out-default", "oss"})
 _FETCHERS: Final = frozenset({
     "invoke-webrequest", "iwr", "curl", "wget", "invoke-restmethod", "irm", "curl.exe", "wget.exe",
-    "start-bitstransfer", "new-webserviceproxy",
+    "start-bitstransfer", "new-webserviceproxy", "resolve-dnsname",
 })  # fmt: skip
 _PASSES: Final = frozenset({
     "select-object", "select", "where-object", "where", "?", "sort-object", "sort", "tee-object", "tee", "out-string",
@@ -273,6 +273,7 @@ _SHORT_QUERY: Final = 64  # characters in which a query of WMI names what it is 
 _NAMES_COMMAND: Final = frozenset({"get-command", "gcm", "get-alias", "gal"})
 _MEANT: Final = ("invoke-expression", "iex", "invoke-command", "start-process", "invoke-webrequest", "remove-item")
 _CHOOSES: Final = frozenset({"-filter", "-include", "-fi", "-i"})
+_READS_KEYS: Final = frozenset({"get-itemproperty", "gp", "get-itempropertyvalue", "gpv"})  # where no file shows it
 _READS: Final = frozenset({"get-content", "gc", "cat", "type", "import-csv", "get-clipboard", "gcb"})
 
 
@@ -329,6 +330,8 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         pairs = [line.partition("=") for line in (plain[0] if plain else before.text).splitlines()[:MOST_ITEMS]]
         told_of = {key.strip().lower(): constant(value.strip()) for key, sign, value in pairs if sign}
         return PsValue(text="@{}", known=False, fields=told_of)
+    if name in _READS_KEYS and plain and plain[0][:5].lower() in ("hkcu:", "hklm:"):
+        return PsValue(text=UNREAD, known=False, kinds=kinds | DECODED)
     if name in _READS:
         return PsValue(text=plain[0] if plain else "", known=False, kinds=kinds | READ)
     if name in _LISTS_DISKS:

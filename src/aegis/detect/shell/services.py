@@ -251,6 +251,22 @@ _TAKES_AWAY: Final = frozenset({
     "remove", "clear", "disable", "uninstall", "unregister", "revoke", "suspend", "block", "reset", "deny",
 })  # fmt: skip
 _GIVES: Final = frozenset({"add", "new", "grant", "set", "update", "register", "invoke"})
+# What scripts for attackers say that they do, which no module of an administrator has in its names, and verbs that
+# undo or look for it.
+_ARMED: Final = Lazy(
+    r"(?i)backdoor|persistence$|shellcode|keylog|keystroke|kerberoast|mimi(?:katz|dog)|privesc|exfil(?:trat|$)|"
+    r"ransomware|meterpreter|dcsync|dcshadow|bruteforce|dnscat|maldoc|infostealer|"
+    r"(?:reverse|bind|web)(?:shell|tcp|https?|udp)|"
+    r"(?:token|password|cred\w*|hash(?:es)?|cookies?|wcm|sam|lsa(?:ss)?|ntds|vault)"
+    r"(?:steal|theft|dump|spray|harvest|grab|impersonat)|dump(?:cred|hash|secret|lsa|sam|ntds)|steal(?:token|cred|cookie)|"
+    r"(?:dll|process|code|pe|reflective)inject|hollowing|(?:uac|amsi|applocker|edr|etw)bypass|"
+    r"bypass(?:uac|amsi|applocker|edr|etw)|(?:encrypted|encoded|obfuscated)payload|(?:golden|silver)ticket|"
+    r"kerberoshash|passwordhash(?:es)?$|privatekeys$|remotewmi$"
+)
+_DISARMS: Final = frozenset({
+    "assert", "block", "clear", "confirm", "disable", "find", "measure", "protect", "remove", "search", "show", "stop",
+    "test", "uninstall", "unregister",
+})  # fmt: skip
 _RIGHTS: Final = frozenset({
     "role", "permission", "consent", "credential", "federated", "federation", "owner", "oauth", "delegated", "password",
     "authentication",
@@ -407,7 +423,11 @@ def cmdlet_effects(name: str) -> Iterator[Did]:
     """Return what a command of PowerShell does that nothing is known of, by the words that its capitals tell apart."""
     verb, dash, noun = name.partition("-")
     verb = verb.lower()
-    if not dash or noun[:1].islower() or (verb not in _TAKES_AWAY and verb not in _GIVES):
+    if not dash or noun[:1].islower():
+        return
+    if verb not in _DISARMS and _ARMED.search(noun[:_LONGEST_NAME]) is not None:
+        yield Did("execute", "code", "one", (name,))
+    if verb not in _TAKES_AWAY and verb not in _GIVES:
         return
     words = words_of(noun)[1:]  # the first one is that of its module
     if verb in _GIVES:

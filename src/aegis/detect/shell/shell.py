@@ -60,6 +60,7 @@ from aegis.detect.shell.starts import (
     in_odd_place,
     inner_spawn,
     interposed,
+    relayed,
     replaces,
     spawned,
     unwrapped,
@@ -308,20 +309,17 @@ def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *
             judge_write(target, command.pipeline, facts)
     for signal, evidence in tampering(command):
         facts.add(signal, evidence)
-    broken = breaks(command)
-    if broken:
+    if broken := breaks(command):
         facts.writes = True
         facts.add(broken, command.text)
     deed = service_deed(command) or grants(command)
     if deed:
         facts.writes = facts.network = True
         facts.add(deed, command.text)
-    replaced = replaces(command)
-    if replaced:
+    if replaced := replaces(command):
         facts.writes = True
         facts.add("shell.persists", replaced)
-    loaded = loads(command)
-    if loaded:
+    if loaded := loads(command):
         facts.add("shell.interposes", loaded)
     if asks_with_output(command):
         facts.network = True
@@ -337,8 +335,10 @@ def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *
         facts.scripts.append(helper)
         if helper.startswith(LOOSE_PLACES) or (name not in STARTS_GIVEN and in_odd_place(helper)):
             facts.add("shell.interposes", helper)
-    odd = interposed(command)
-    if odd:
+    for line in relayed(command) if known else ():
+        facts.scripts.append(line)
+        facts.foreign.append(("cmd", line))  # for a machine that may be one of Windows
+    if odd := interposed(command):
         facts.add("shell.interposes", odd)
     for signal, evidence in spawned(command, depth):
         facts.add(signal, evidence)

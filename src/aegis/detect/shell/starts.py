@@ -6,6 +6,7 @@ analysed as one, so `rsync -e ssh` is daily work and `rsync -e 'sh -c ...'` is n
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -13,9 +14,9 @@ from typing import Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.conditions import is_said
-from aegis.detect.shell.catalogue import Prefix, members, of_kind, options
+from aegis.detect.shell.catalogue import Prefix, builtin_programs, members, of_kind, options
 from aegis.detect.shell.edits import substitutes
-from aegis.detect.shell.tamper import gives_power
+from aegis.detect.shell.tamper import RUNNERS, gives_power
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.words import FETCHERS, LOOSE_PLACES, NAMES_A_SHELL, SHELLS, STARTS
 
@@ -333,6 +334,43 @@ def helpers(command: Command) -> Iterator[str]:
         yield shlex.join(("/bin/sh", *args[args.index("--") + 1 :]))
 
 
+def relayed(command: Command) -> Iterator[str]:
+    """Yield the lines that a program which nobody knows is told to run: `./ctl --exec id`, `./ctl '{"cmd": "id"}'`."""
+    args = command.args
+    if command.name in RUNNERS:  # what is known is the interpreter, and not its script
+        at = next((at for at, arg in enumerate(args) if arg[:1] != "-"), len(args))
+        args = args[at + 1 :]
+    elif command.name in _DESCRIBED:
+        return
+    for at, arg in enumerate(args):
+        head, joined, value = arg.partition("=")
+        if head.lstrip("-/").lower() in _TELLS and arg[:1] in "-/":
+            yield value if joined else " ".join(args[at + 1 : at + 2])
+        elif arg[:1] == "{" and arg[-1:] == "}" and len(arg) < _LONGEST_ORDER:
+            try:
+                yield from _told_in(json.loads(arg))
+            except (ValueError, RecursionError):  # is no order then, but a text in braces
+                continue
+
+
+def _told_in(order: object) -> Iterator[str]:
+    """Yield the command lines of an order in members, one of which may hold another."""
+    waiting = [order]
+    while waiting:
+        one = waiting.pop()
+        for name, value in one.items() if isinstance(one, dict) else ():
+            if isinstance(value, dict):
+                waiting.append(value)
+            elif name.lower() in _TELLS and isinstance(value, str | list):
+                yield value if isinstance(value, str) else " ".join(word for word in value if isinstance(word, str))
+
+
+_DESCRIBED: Final = frozenset(builtin_programs())
+_TELLS: Final = frozenset({
+    "exec", "execute", "command", "commands", "commandline", "cmd", "cmdline", "shell", "run-command", "exec-command",
+    "shell-command", "script",
+})  # fmt: skip
+_LONGEST_ORDER: Final = 4_096
 _MAKES: Final = frozenset({"make", "gmake"})
 _KEEPS_SCRIPTS: Final = frozenset({"npm", "pnpm", "yarn", "composer"})
 _SEDS: Final = frozenset({"sed", "gsed"})

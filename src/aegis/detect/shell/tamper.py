@@ -145,7 +145,7 @@ def tampering(command: Command) -> list[Signalled]:
         found.append(("shell.hides-traces", shown))
     if _is_miner(name) or (any(sign in command.text for sign in _MINES) and any(map(_POOL.search, args))):
         found.append(("shell.miner", shown))
-    elif (name in _ATTACK_TOOLS or (name in _RUNNERS and started_tool(command))) and not _only_asks(args):
+    elif (name in _ATTACK_TOOLS or attacks(command)) and not _only_asks(args):
         found.append(("shell.attack-tool", shown))
     return found
 
@@ -158,21 +158,48 @@ def _only_asks(args: tuple[str, ...]) -> bool:
     return bool(args) and _ASKS_ONLY.issuperset(args)
 
 
-_RUNNERS: Final = frozenset({
+def attacks(command: Command) -> bool:
+    """Whether a command is an attack by the tool that it starts, or by what it gives to one that nobody knows.
+
+    Nobody but an attacker signs in with the hashes of a password, or tells a script of his own where to find the
+    controller of a domain.
+    """
+    for arg in command.args:
+        if (len(arg) in _LONG_AS_HASHES and _HASHES.match(arg)) or arg.lower() in _OF_DOMAINS:
+            return True
+    return started_tool(command)
+
+
+_LONG_AS_HASHES: Final = (33, 65)
+_HASHES: Final = Lazy(r"(?i)^(?:[0-9a-f]{32})?:[0-9a-f]{32}$")  # of LM and NT, as good as the password
+_OF_DOMAINS: Final = frozenset({"-dc-ip", "--dc-ip", "-dc-host", "--dc-host"})
+RUNNERS: Final = frozenset({
     "python", "python2", "python3", "py", "ruby", "perl", "proxychains", "proxychains4", "wine", "mono", "uv", "pipx",
 })  # fmt: skip
 _ENDINGS: Final = (".py", ".exe", ".ps1", ".rb", ".pl", ".sh")
+# What a tool calls itself that is made for nothing else, and how names begin of what looks for such tools.
+_DISARMS: Final = ("test", "detect", "find", "check", "scan", "remove", "block")
+_ARMS: Final = Lazy(
+    r"(?:^|[_-])(?:backdoors?|key[_-]?logger|ransomware|rootkit|infostealer|(?:reverse|rev)[_-]?shell|shell[_-]?code|"
+    r"(?:token|cookie|password|credential|cred)s?[_-]?(?:steal(?:er)?|dump(?:er)?|grab(?:ber)?|harvest(?:er)?)|"
+    r"(?:brute[_-]?force|password[_-]?spray|kerberoast)(?:er)?)(?:$|[_-])"
+)
 
 
 def started_tool(command: Command) -> bool:
     """Whether a command starts a tool of attack, by the name of its program or of the script that it runs."""
-    if command.name.lower() in _RUNNERS:
+    if command.name.lower() in RUNNERS:
         program = next((arg for arg in command.args if not arg.startswith("-") and arg != "run"), "")
     else:
         program = command.program or command.name
     base = program.replace("\\", "/").rpartition("/")[2].lower()
     ending = next((ending for ending in _ENDINGS if base.endswith(ending)), "")
-    return bool(ending) and (base in _ATTACK_TOOLS or base[: -len(ending)] in _ATTACK_TOOLS)
+    name = base[: -len(ending)] if ending else base
+    return bool(ending) and (
+        base in _ATTACK_TOOLS
+        or name in _ATTACK_TOOLS
+        or (_ARMS.search(name) is not None and not name.startswith(_DISARMS))
+    )
 
 
 def _shows(sign: Sign, args: tuple[str, ...]) -> bool:

@@ -20,7 +20,7 @@ from aegis.detect.operands import runs
 from aegis.detect.shell.batch import MAX_BATCH, parse_batch
 from aegis.detect.shell.catalogue import builtin_programs, of_kind, powershell_aliases, uses
 from aegis.detect.shell.destroy import locks_away
-from aegis.detect.shell.doors import through_door
+from aegis.detect.shell.doors import given_text, through_door
 from aegis.detect.shell.flow import FETCHING, carried, fetched_file, gives_away, imitator, searches_keys, staged
 from aegis.detect.shell.handed import (
     POWERSHELLS,
@@ -39,10 +39,11 @@ from aegis.detect.shell.powershell import MAX_POWERSHELL, parse_powershell
 from aegis.detect.shell.programs import hands_on
 from aegis.detect.shell.services import cmdlet_effects
 from aegis.detect.shell.shell import ShellFacts, analyse_shell, judge_command
-from aegis.detect.shell.tamper import started_tool
+from aegis.detect.shell.starts import relayed
+from aegis.detect.shell.tamper import attacks
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, placed_path
-from aegis.detect.shell.words import is_share, is_stream, program_name
+from aegis.detect.shell.words import is_share, is_stream, poses, program_name
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
@@ -60,7 +61,13 @@ _REMOTE_CODE: Final = frozenset({
     "[reflection.assembly]::load", "[reflection.assembly]::loadfrom", "[reflection.assembly]::loadfile",
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
-_SOCKETS: Final = ("net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket")
+_SOCKETS: Final = (
+    "net.sockets.tcp",
+    "net.sockets.udpclient",
+    "clientwebsocket",
+    "networkinformation.ping",
+    "io.pipes.named",
+)
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}
@@ -362,8 +369,8 @@ class _Reading:
         self._address = next((arg for arg in args if "://" in arg), self._address)
         self._fetches(command, kinds)
         self._effects(command)
-        for inner in inner_lines(name, args):
-            self.scripts.append((_dialect_of(inner[0]), inner[1]))
+        told = [("cmd", line) for line in relayed(command)] if "-" not in name else []
+        self.scripts += [(_dialect_of(shell), line) for shell, line in inner_lines(name, args) + told]
 
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
@@ -371,9 +378,7 @@ class _Reading:
             found = cmdlet_effects(command.text.split(None, 1)[0])
         for did in found:
             whole = command.name != "remove-item" or any(arg[:2].lower() == "-r" for arg in command.args)
-            if not (
-                did.values and through_door(did.verb, did.values[0], _given_text(command), self.facts, whole=whole)
-            ):
+            if not (did.values and through_door(did.verb, did.values[0], given_text(command), self.facts, whole=whole)):
                 self._did(*did, command.text)
         lowered = command.text.lower()
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
@@ -392,7 +397,9 @@ class _Reading:
             if len(word) < 1_024 and ":" in word and is_stream(word):
                 self._did("hide", "file", "one", (word,), command.text)
                 break
-        if started_tool(command):
+        if poses(program):
+            self._did("impersonate", "program", "one", (program,), command.text)
+        if attacks(command):
             self.facts.add("shell.attack-tool", command.text)
 
     def _fetches(self, command: Command, kinds: frozenset[str]) -> None:
@@ -451,7 +458,7 @@ class _Reading:
         else:
             script, hidden = cmd_script(args), False
             self.scripts.append(("cmd", script or printed))
-        if "fetched" in kinds and not script:
+        if "fetched" in kinds and script[:1] in {"", "$"}:
             self._did("execute", "host", "one", (), command.text)
 
     def _invoked(self, command: Command, kinds: frozenset[str], printed: str) -> None:
@@ -490,11 +497,3 @@ _WRITES: Final = frozenset({"set-content", "out-file", "add-content"})
 _TAKES_PLACES: Final = frozenset({"remove-item", "clear-content", "get-content", "stop-service"})
 _NO_KINDS: Final = frozenset[str]()
 _FETCHED: Final = frozenset({"fetched"})
-
-
-def _given_text(command: Command) -> FileFlow:
-    """What a cmdlet writes into a file, where its words say it: `Set-Content a.txt x`."""
-    words = [word for word in command.args if word[:1] != "-"]
-    _, *texts = words or [""]
-    known = command.name == "set-content" and len(texts) == 1 and "$" not in texts[0]
-    return FileFlow(texts[0]) if known else UNKNOWN

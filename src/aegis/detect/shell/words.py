@@ -419,3 +419,22 @@ def program_name(program: str) -> str:
         if name.endswith(ending) and len(name) > len(ending):
             return name[: -len(ending)]
     return name
+
+
+# Programs that Windows starts itself and nobody else makes.
+_OF_SYSTEM: Final = frozenset({
+    "svchost", "lsass", "csrss", "winlogon", "wininit", "smss", "spoolsv", "lsm", "taskhostw", "taskhost", "dllhost",
+    "dwm", "sihost", "userinit", "logonui", "explorer", "rundll32", "regsvr32", "conhost", "wuauclt",
+})  # fmt: skip
+_OF_WINDOWS: Final = ("\\windows\\", "%systemroot%", "%windir%", "$env:systemroot", "$env:windir")
+
+
+def poses(program: str) -> bool:
+    r"""Whether a program has the name of one of Windows and lies outside of its folders: `C:\Temp\svchost.exe`."""
+    if program_name(program) not in _OF_SYSTEM:
+        return False
+    place = program.lower().replace("/", "\\")
+    outside = not any(folder in place for folder in _OF_WINDOWS) or any(
+        loose in place for loose in ("\\temp\\", "\\tasks\\")
+    )
+    return "\\" in place and outside
