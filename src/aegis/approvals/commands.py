@@ -6,7 +6,6 @@ Answering takes an approver's API key, always: owning the home is not enough, an
 from __future__ import annotations
 
 import functools
-import inspect
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from aegis.cli.options import (
     Url,
     Wide,
     api_key_of,
+    taking,
 )
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members, time_left
 from aegis.core.text import json_text, visible
@@ -87,28 +87,25 @@ def opens(command: Callable[..., None]) -> Callable[..., None]:
     """`command`, which takes a `ApiDoor` first, as one that takes the options which lead there last."""
 
     @functools.wraps(command)
-    def run(**options: Any) -> None:
+    def run(common: _Common, **options: Any) -> None:
         from aegis.cli.opening import api
 
-        common = {name: options.pop(name) for name in _COMMON}
-        key = _key(common["key_file"])
-        with api(common["url"], common["home"], common["config"]) as asked:
-            command(ApiDoor(api=asked.ask, key=key, as_json=common["as_json"]), **options)
+        key = _key(common.key_file)
+        with api(common.url, common.home, common.config) as asked:
+            command(ApiDoor(api=asked.ask, key=key, as_json=common.as_json), **options)
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [*own, *_COMMON.values()]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
+    return taking(_Common)(run)
 
 
-def _common(
-    url: Url = None, key_file: KeyFile = None, home: Home = None, config: ConfigFile = None, as_json: Json = False
-) -> None:
-    """The options of every such command; only its signature is used."""
+@dataclass(frozen=True, kw_only=True)
+class _Common:
+    """The options of every such command."""
 
-
-_COMMON = inspect.signature(_common, eval_str=True).parameters
+    url: Url = None
+    key_file: KeyFile = None
+    home: Home = None
+    config: ConfigFile = None
+    as_json: Json = False
 
 
 def _key(file: Path | None) -> str:

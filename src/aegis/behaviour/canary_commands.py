@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
+from aegis.cli.options import taking
 from aegis.cli.output import columns, print_json, show_list, show_members
-from aegis.cli.remote import ask
+from aegis.cli.remote import Anywhere
 from aegis.core.receipt import receipt_ref
 
 if TYPE_CHECKING:
@@ -27,45 +26,40 @@ _TOUCHES: Final = columns("time", "agent", "session", "tool", ("kind", "IN"), "r
 
 
 @app.command("mint")
+@taking(Anywhere)
 def mint_canary(
+    place: Anywhere,
     kind: Annotated[
         Literal["aws-key", "api-key", "password", "payee", "email", "url", "tool"],
         typer.Option("--kind", help="what it looks like"),
     ] = "aws-key",
     name: Annotated[str, typer.Option("--name", metavar="TOOL", help="the name of a tool")] = "",
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="where it lies")] = "",
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Mint a canary and show its value, once: put it where nobody has to look."""
-    if url is not None:
+    if place.url is not None:
         wish = {"kind": kind, "note": note, **({"name": name} if name else {})}
-        made = ask(url, key_file, "POST", "/v1/canaries", wish)
+        made = place.ask("POST", "/v1/canaries", wish)
     else:
         from aegis.behaviour.canaries import mint
 
-        made = _made(home, config, lambda _, by, now: mint(kind, value=name, note=note, by=by, now=now))
-    show_members(made, as_json=as_json)
+        made = _made(place, lambda _, by, now: mint(kind, value=name, note=note, by=by, now=now))
+    show_members(made, as_json=place.as_json)
 
 
 @app.command("list")
-def list_minted(
-    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
-) -> None:
+@taking(Anywhere)
+def list_minted(place: Anywhere) -> None:
     """List the canaries that are watched; values are masked."""
-    show_list(_seen(home, config, url, key_file)["items"], _COLUMNS, as_json=as_json, empty="no canary is watched")
+    show_list(_seen(place)["items"], _COLUMNS, as_json=place.as_json, empty="no canary is watched")
 
 
 @app.command("watch")
-def watch_touches(
-    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
-) -> None:
+@taking(Anywhere)
+def watch_touches(place: Anywhere) -> None:
     """List who touched a canary; exit 1 where somebody did."""
-    found = _seen(home, config, url, key_file)["touched"]
-    if as_json:
+    found = _seen(place)["touched"]
+    if place.as_json:
         print_json({"items": found})
     else:
         show_list(found, _TOUCHES, as_json=False, empty="nobody touched a canary")
@@ -74,66 +68,56 @@ def watch_touches(
 
 
 @app.command("rotate")
+@taking(Anywhere)
 def rotate_canary(
+    place: Anywhere,
     canary: _Id,
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Give a canary another value and show it; the old one is still watched."""
-    if url is not None:
-        made = ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/rotate")
+    if place.url is not None:
+        made = place.ask("POST", f"/v1/canaries/{quote(canary, safe='')}/rotate")
     else:
         from aegis.behaviour.canaries import rotate
 
-        made = _made(home, config, lambda reader, by, now: rotate(reader, canary, by=by, now=now))
-    show_members(made, as_json=as_json)
+        made = _made(place, lambda reader, by, now: rotate(reader, canary, by=by, now=now))
+    show_members(made, as_json=place.as_json)
 
 
 @app.command("retire")
+@taking(Anywhere)
 def retire_canary(
+    place: Anywhere,
     canary: _Id,
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Watch a canary no more."""
-    if url is not None:
-        changed = ask(url, key_file, "POST", f"/v1/canaries/{quote(canary, safe='')}/retire")
+    if place.url is not None:
+        changed = place.ask("POST", f"/v1/canaries/{quote(canary, safe='')}/retire")
     else:
         from aegis.behaviour.canaries import retire
-        from aegis.cli.opening import existing, operator
+        from aegis.cli.opening import recorded
 
-        with existing(home, config) as state:
-            recorded = state.ledger.append(retire(canary, by=operator()))[-1]
-        changed = {"id": canary, "receipt": receipt_ref(recorded)}
-    show_members(changed, as_json=as_json)
+        changed = {"id": canary, "receipt": recorded(place, lambda by: retire(canary, by=by))}
+    show_members(changed, as_json=place.as_json)
 
 
-def _made(
-    home: Path | None, config: Path | None, make: Callable[[Reader, str, int], tuple[HoneyToken, Unit]]
-) -> dict[str, Any]:
+def _made(place: Anywhere, make: Callable[[Reader, str, int], tuple[HoneyToken, Unit]]) -> dict[str, Any]:
     from aegis.behaviour.canaries import shown
     from aegis.cli.opening import existing, operator
     from aegis.core.times import system_clock
 
-    with existing(home, config) as state:
+    with existing(place.home, place.config) as state:
         with state.store.reader() as reader:
             canary, unit = make(reader, operator(), system_clock())
         recorded = state.ledger.append(unit)[-1]
     return {**shown(canary), "value": canary.value, "receipt": receipt_ref(recorded)}
 
 
-def _seen(home: Path | None, config: Path | None, url: str | None, key_file: Path | None) -> Any:
-    if url is not None:
-        return ask(url, key_file, "GET", "/v1/canaries")
+def _seen(place: Anywhere) -> Any:
+    if place.url is not None:
+        return place.ask("GET", "/v1/canaries")
     from aegis.behaviour.canaries import list_canaries, shown, shown_touch, touches
     from aegis.cli.opening import existing
 
-    with existing(home, config) as state, state.store.reader() as reader:
+    with existing(place.home, place.config) as state, state.store.reader() as reader:
         items = [shown(one) for one in list_canaries(reader)]
         return {"items": items, "touched": [shown_touch(one) for one in touches(reader)]}

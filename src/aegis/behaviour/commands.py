@@ -8,10 +8,9 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
+from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url, taking
 from aegis.cli.output import columns, print_json, print_line, show_list, show_members
-from aegis.cli.remote import ask
-from aegis.core.receipt import receipt_ref
+from aegis.cli.remote import Anywhere
 
 app = typer.Typer(help="What is held, suspended or stopped by a condition, and its end.")
 
@@ -22,36 +21,32 @@ _REACHED: Final = columns("session", "agent", "principal", "way")
 
 
 @app.command("list")
-def list_contained(
-    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
-) -> None:
+@taking(Anywhere)
+def list_contained(place: Anywhere) -> None:
     """List what is contained now, and why."""
     from aegis.behaviour.containment import contained_now
     from aegis.behaviour.routes import row
     from aegis.cli.opening import existing
     from aegis.core.times import system_clock
 
-    if url is not None:
-        items = ask(url, key_file, "GET", "/v1/containment")["items"]
+    if place.url is not None:
+        items = place.ask("GET", "/v1/containment")["items"]
     else:
-        with existing(home, config) as state, state.store.reader() as reader:
+        with existing(place.home, place.config) as state, state.store.reader() as reader:
             items = [row(one) for one in contained_now(reader, system_clock())]
-    show_list(items, _COLUMNS, as_json=as_json, empty="nothing is contained")
+    show_list(items, _COLUMNS, as_json=place.as_json, empty="nothing is contained")
 
 
 @app.command()
+@taking(Anywhere)
 def release(
+    place: Anywhere,
     contained: Annotated[str, typer.Argument(metavar="ID", help="the containment's id, from `list`")],
     reason: Why = "",
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """End a containment before its time, in every gateway on this home."""
-    changed = _released(contained, reason, home=home, config=config, url=url, key_file=key_file)
-    show_members(changed, as_json=as_json)
+    changed = _released(contained, reason, place)
+    show_members(changed, as_json=place.as_json)
 
 
 @app.command("test")
@@ -75,7 +70,7 @@ def try_conditions(
     text = None if config is None else Path(config).read_bytes()
     if url is not None:
         query = f"?{urlencode({'since': since})}" if since else ""
-        found = ask(url, key_file, "POST", f"/v1/containment:replay{query}", text)
+        found = Anywhere(url=url, key_file=key_file).ask("POST", f"/v1/containment:replay{query}", text)
     else:
         begin = moment({"since": since} if since else {}, "since") or 0
         with deployed(home) as place:
@@ -109,7 +104,7 @@ def list_reached(
     if url is not None:
         path = f"/v1/containment/{quote(contained, safe='')}/downstream"
         wish = None if does is None else {"do": does, "reason": reason}
-        found = ask(url, key_file, "GET" if does is None else "POST", path, wish)
+        found = Anywhere(url=url, key_file=key_file).ask("GET" if does is None else "POST", path, wish)
     else:
         with deployed(home) as place:
             found = behind(place.gate.parts, contained)
@@ -126,43 +121,35 @@ def list_reached(
         print_line("only the newest receipts were looked at")
 
 
+@taking(Anywhere)
 def kill(
+    place: Anywhere,
     reason: Why = "",
     undo: Annotated[bool, typer.Option("--release", help="let agents act again")] = False,
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Stop every agent at once, in every gateway on this home: calls, sessions, delegations and challenges."""
     from aegis.behaviour.containment import kill as kill_unit
-    from aegis.cli.opening import existing, operator
+    from aegis.cli.opening import recorded
     from aegis.core.times import system_clock
 
     if undo:
-        if url is not None:
-            changed = ask(url, key_file, "POST", "/v1/kill/release", {"reason": reason})
+        if place.url is not None:
+            changed = place.ask("POST", "/v1/kill/release", {"reason": reason})
         else:
-            released = _released("everything", reason, home=home, config=config, url=None, key_file=None)
+            released = _released("everything", reason, place)
             changed = {"killed": False, "reason": reason, "receipt": released["receipt"]}
-    elif url is not None:
-        changed = ask(url, key_file, "POST", "/v1/kill", {"reason": reason})
+    elif place.url is not None:
+        changed = place.ask("POST", "/v1/kill", {"reason": reason})
     else:
-        with existing(home, config) as state:
-            unit = kill_unit(reason, principal=operator(), now=system_clock())
-            changed = {"killed": True, "reason": reason, "receipt": receipt_ref(state.ledger.append(unit)[0])}
-    show_members(changed, as_json=as_json)
+        receipt = recorded(place, lambda by: kill_unit(reason, principal=by, now=system_clock()))
+        changed = {"killed": True, "reason": reason, "receipt": receipt}
+    show_members(changed, as_json=place.as_json)
 
 
-def _released(
-    key: str, reason: str, *, home: Path | None, config: Path | None, url: str | None, key_file: Path | None
-) -> Any:
+def _released(key: str, reason: str, place: Anywhere) -> Any:
     from aegis.behaviour.containment import release as release_unit
-    from aegis.cli.opening import existing, operator
+    from aegis.cli.opening import recorded
 
-    if url is not None:
-        return ask(url, key_file, "POST", f"/v1/containment/{quote(key, safe='')}/release", {"reason": reason})
-    with existing(home, config) as state:
-        recorded = state.ledger.append(release_unit(key, reason, principal=operator()))[0]
-    return {"id": key, "receipt": receipt_ref(recorded)}
+    if place.url is not None:
+        return place.ask("POST", f"/v1/containment/{quote(key, safe='')}/release", {"reason": reason})
+    return {"id": key, "receipt": recorded(place, lambda by: release_unit(key, reason, principal=by))}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import quote
 
 import typer
 
-from aegis.cli.options import ConfigFile, Home, Json, KeyFile, Url
+from aegis.cli.options import taking
 from aegis.cli.output import columns, show_list, show_members
-from aegis.cli.remote import ask
-from aegis.core.receipt import receipt_ref
+from aegis.cli.remote import Anywhere
 from aegis.errors import InvalidCall
 
 MOST_LISTED: Final = 1_000  # that the API lists at once: among more, an unknown name cannot be told
@@ -28,63 +26,56 @@ _COLUMNS = columns("agent", "state", "by", "reason")
 
 
 @app.command("list")
-def list_agents(
-    home: Home = None, config: ConfigFile = None, url: Url = None, key_file: KeyFile = None, as_json: Json = False
-) -> None:
+@taking(Anywhere)
+def list_agents(place: Anywhere) -> None:
     """List the agents that hold a key or made calls, and those that were stopped."""
-    items = _known(home=home, config=config, url=url, key_file=key_file)
-    show_list(items, _COLUMNS, as_json=as_json, empty="no agent holds a key or has made a call")
+    items = _known(place)
+    show_list(items, _COLUMNS, as_json=place.as_json, empty="no agent holds a key or has made a call")
 
 
 @app.command()
+@taking(Anywhere)
 def revoke(
+    place: Anywhere,
     agent: Agent,
     reason: Why = "",
     unknown_ok: Unknown = False,
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Stop an agent: its next call is refused, in every gateway on this home."""
     if not unknown_ok:
-        _check_known(agent, home=home, config=config, url=url, key_file=key_file)
-    _switch(agent, "revoked", reason, home=home, config=config, url=url, key_file=key_file, as_json=as_json)
+        _check_known(agent, place)
+    _switch(agent, "revoked", reason, place)
 
 
 @app.command()
+@taking(Anywhere)
 def restore(
+    place: Anywhere,
     agent: Agent,
     reason: Why = "",
-    home: Home = None,
-    config: ConfigFile = None,
-    url: Url = None,
-    key_file: KeyFile = None,
-    as_json: Json = False,
 ) -> None:
     """Let a stopped agent go on."""
-    _check_known(agent, home=home, config=config, url=url, key_file=key_file)
-    _switch(agent, "active", reason, home=home, config=config, url=url, key_file=key_file, as_json=as_json)
+    _check_known(agent, place)
+    _switch(agent, "active", reason, place)
 
 
-def _known(*, home: Path | None, config: Path | None, url: str | None, key_file: Path | None) -> list[dict[str, Any]]:
+def _known(place: Anywhere) -> list[dict[str, Any]]:
     from aegis.bootstrap.credentials import known_agents
     from aegis.cli.opening import existing
 
-    if url is not None:
-        items: list[dict[str, Any]] = ask(url, key_file, "GET", "/v1/agents?limit=1000")["items"]
+    if place.url is not None:
+        items: list[dict[str, Any]] = place.ask("GET", "/v1/agents?limit=1000")["items"]
         return items
-    with existing(home, config) as state, state.store.reader() as reader:
+    with existing(place.home, place.config) as state, state.store.reader() as reader:
         agents = known_agents(reader)
     return [agents[name] for name in sorted(agents)]
 
 
-def _check_known(agent: str, *, home: Path | None, config: Path | None, url: str | None, key_file: Path | None) -> None:
+def _check_known(agent: str, place: Anywhere) -> None:
     """Guarantee that the agent was seen before; raises `InvalidCall`, as a name with a typo would stop nobody."""
     from aegis.config.document import nearest
 
-    names = [item["agent"] for item in _known(home=home, config=config, url=url, key_file=key_file)]
+    names = [item["agent"] for item in _known(place)]
     if agent in names or len(names) >= MOST_LISTED:
         return
     raise InvalidCall(
@@ -94,26 +85,14 @@ def _check_known(agent: str, *, home: Path | None, config: Path | None, url: str
     )
 
 
-def _switch(
-    agent: str,
-    to: Literal["revoked", "active"],
-    reason: str,
-    *,
-    home: Path | None,
-    config: Path | None,
-    url: str | None,
-    key_file: Path | None,
-    as_json: bool,
-) -> None:
-    from aegis.cli.opening import existing, operator
+def _switch(agent: str, to: Literal["revoked", "active"], reason: str, place: Anywhere) -> None:
+    from aegis.cli.opening import recorded
     from aegis.gate.control import set_agent
 
-    if url is not None:
+    if place.url is not None:
         verb = "revoke" if to == "revoked" else "restore"
-        changed = ask(url, key_file, "POST", f"/v1/agents/{quote(agent, safe='')}/{verb}", {"reason": reason})
+        changed = place.ask("POST", f"/v1/agents/{quote(agent, safe='')}/{verb}", {"reason": reason})
     else:
-        with existing(home, config) as state:
-            unit = set_agent(agent, state=to, reason=reason, principal=operator())
-            recorded = state.ledger.append(unit)[0]
-        changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt_ref(recorded)}
-    show_members(changed, as_json=as_json)
+        receipt = recorded(place, lambda by: set_agent(agent, state=to, reason=reason, principal=by))
+        changed = {"agent": agent, "state": to, "reason": reason, "receipt": receipt}
+    show_members(changed, as_json=place.as_json)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aegis.cli.options import home_of
-from aegis.cli.remote import Gateway, body_of, value_of
+from aegis.cli.remote import Anywhere, Gateway, body_of, value_of
 from aegis.errors import InvalidCall
 
 if TYPE_CHECKING:
     from aegis.bootstrap import Deployment, State
+    from aegis.log.writer import Unit
     from aegis.proxies.mcp.judge import Resolve, Said
     from aegis.server.app import App
 
@@ -174,3 +175,11 @@ def operator() -> str:
         return f"operator:{getpass.getuser()}"
     except (KeyError, OSError):  # a user without a name, as containers have them
         return "operator"
+
+
+def recorded(place: Anywhere, unit: Callable[[str], Unit]) -> dict[str, Any]:
+    """Record in a home what `unit` makes for its owner; the reference of the receipt."""
+    from aegis.core.receipt import receipt_ref
+
+    with existing(place.home, place.config) as state:
+        return receipt_ref(state.ledger.append(unit(operator()))[0])

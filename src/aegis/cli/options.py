@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Concatenate, Final, TypeVar
 
 import typer
 
@@ -41,6 +44,30 @@ ID_CHARS: Final = 32
 LEAST_PREFIX: Final = 8  # characters of an id that name it, where no other begins so
 RECEIPT: Final = "the index of a receipt, its id, how the id begins, or `last`"
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="how many at most")]
+
+_Options = TypeVar("_Options")
+_Result = TypeVar("_Result")
+
+
+def taking(
+    options: type[_Options],
+) -> Callable[[Callable[Concatenate[_Options, ...], _Result]], Callable[..., _Result]]:
+    """Make of a command that takes `options` first one that takes each of its members last, as an option."""
+    common = inspect.signature(options, eval_str=True).parameters
+
+    def taken(command: Callable[Concatenate[_Options, ...], _Result]) -> Callable[..., _Result]:
+        @functools.wraps(command)
+        def run(**given: Any) -> _Result:
+            members = {name: given.pop(name) for name in common}
+            return command(options(**members), **given)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        parameters = [*own, *common.values()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        return run
+
+    return taken
 
 
 def home_of(home: Path | None) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from aegis.cli.options import DEFAULT_URL, api_key_of
+from aegis.cli.options import DEFAULT_URL, ConfigFile, Home, Json, KeyFile, Url, api_key_of
 from aegis.errors import AegisError, InvalidCall
 
 TIMEOUT_S: Final = 30.0
@@ -53,9 +53,19 @@ class Gateway:
         return value_of(answer.status, bytes(answer.body))
 
 
-def ask(url: str, key_file: Path | None, method: str, target: str, body: Any = None) -> Any:
-    """What the gateway at `url` answers to the holder of a key, as `Gateway.ask` does."""
-    return Gateway(url=url).ask(method, target, api_key_of(key_file), body)
+@dataclass(frozen=True, kw_only=True)
+class Anywhere:
+    """Where a command works, a home or the gateway at `url`, and how it answers; every member is an option."""
+
+    home: Home = None
+    config: ConfigFile = None
+    url: Url = None
+    key_file: KeyFile = None
+    as_json: Json = False
+
+    def ask(self, method: str, target: str, body: Any = None) -> Any:
+        """What the gateway answers to the holder of the key, as `Gateway.ask` does."""
+        return Gateway(url=self.url or DEFAULT_URL).ask(method, target, api_key_of(self.key_file), body)
 
 
 def body_of(body: Any) -> tuple[str, bytes | None]:
