@@ -9,10 +9,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 from markupsafe import Markup, escape
+from msgspec import Struct
 
 from aegis.core.json import resolve
 from aegis.core.text import mask
@@ -87,148 +90,52 @@ def _values(root: Any, pointer: str) -> Iterator[str]:
 
 # The words and numbers of the pages.
 
-OUTCOMES: Final = {
-    "allow": "allowed",
-    "sanitize": "changed",
-    "require_approval": "held",
-    "block": "blocked",
-}
-STATES: Final = {
-    "pending": "waits",
-    "approved": "approved",
-    "denied": "denied",
-    "expired": "expired",
-    "cancelled": "cancelled",
-    "redeemed": "ran",
-}
-_EFFECTS: Final = {
-    "read": "reads data",
-    "write": "writes data",
-    "network": "reaches the network",
-    "exec": "runs a program",
-    "external_send": "sends to others",
-}
+
+class _Words(Struct, frozen=True):
+    """What pages call the closed words of receipts and approvals; `by` says of which actions the doer is named."""
+
+    outcomes: dict[str, str]
+    states: dict[str, str]
+    effects: dict[str, str]
+    reasons: dict[str, str]
+    awaited: dict[str, str]
+    said: dict[str, dict[str, str]]
+    by: dict[str, frozenset[str]]
+
+
+_WORDS: Final = msgspec.json.decode(Path(__file__).with_name("words.json").read_bytes(), type=_Words)
 _ROWS: Final = {"insert": ("inserts", "into"), "update": ("updates", "of"), "delete": ("deletes", "of")}
-_SHARED: Final = {
-    "none": "", "policy_denied": "denied by policy", "unregistered_tool": "unregistered tool",
-    "risk_ceiling": "above the risk ceiling", "irreversible": "cannot be undone",
-    "schema_invalid": "arguments do not fit", "attack_detected": "attack detected",
-    "sensitive_data": "sensitive data", "exfiltration": "data leaving",
-    "scope_violation": "outside its mission", "budget_exhausted": "budget exhausted", "rate_limited": "rate limited",
-    "revoked": "agent stopped", "insufficient_evidence": "cannot be evaluated", "judge_rejected": "rejected by a judge",
-    "judge_failed": "a judge failed", "approval_required": "needs approval", "approval_denied": "approval denied",
-    "approval_expired": "approval expired", "approval_cancelled": "approval cancelled",
-    "chain_blocked": "chain blocked", "proof_invalid": "proof invalid",
-    "mission_invalid": "mission invalid", "tool_changed": "tool changed",
-    "postcondition_failed": "postcondition failed", "conflict": "conflicting call", "anomaly": "unusual",
-    "loop": "a loop",
-    "untrusted_value": "value from a document", "unlicensed": "not asked for", "deferred": "waits for evidence",
-    "unavailable": "log unavailable",
-}  # fmt: skip
-
-
-_AWAITED: Final = {
-    "result": "the result of {}", "turn": "what the user says next", "session": "what the session has of {}",
-    "status": "the status of {}", "evidence": "the argument {}",
-}  # fmt: skip
 
 
 def evidence(awaited: Sequence[str]) -> str:
     """Say in words what a deferred call waits for."""
     parts = (word.partition(":") for word in awaited)
-    return ", ".join(_AWAITED.get(kind, kind).format(name or "as a whole") for kind, _, name in parts)
+    return ", ".join(_WORDS.awaited.get(kind, kind).format(name or "as a whole") for kind, _, name in parts)
 
 
 def outcome(word: str) -> str:
     """Return what an outcome is called on a page."""
-    return OUTCOMES.get(word, word)
+    return _WORDS.outcomes.get(word, word)
 
 
 def state(word: str) -> str:
     """Return what the state of an approval is called."""
-    return STATES.get(word, word)
+    return _WORDS.states.get(word, word)
 
 
 def reason(word: str) -> str:
     """Return what a reason is called."""
-    return _SHARED.get(word, word.replace("_", " "))
+    return _WORDS.reasons.get(word, word.replace("_", " "))
 
 
 def effects(names: Sequence[str]) -> str:
     """Return what a call does, in one phrase."""
-    return ", ".join(_EFFECTS.get(name, name) for name in names)
+    return ", ".join(_WORDS.effects.get(name, name) for name in names)
 
 
 def rules(guards: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the rules that a receipt's guards found broken."""
     return sorted({rule for guard in guards for rule in guard.get("rules", ())})
-
-
-_SAID: Final = {
-    ("config", "start"): "the configuration at the start",
-    ("config", "api"): "the configuration was changed",
-    ("config", "file"): "the file of the configuration changed",
-    ("config", "signal"): "the configuration was read again",
-    ("config", "draft"): "a model was asked to draft a policy",
-    ("config", "alert_add"): "an alert was made",
-    ("config", "alert_remove"): "an alert was removed",
-    ("config", "alert_mute"): "an alert was muted for a while",
-    ("config", "alert_unmute"): "the mute of an alert was taken back",
-    ("config", "alert_seen"): "somebody has looked at an alert",
-    ("access", "sign_in"): "signed in",
-    ("access", "reveal"): "values were revealed",
-    ("access", "export"): "every payload was written out",
-    ("erasure", "erase"): "a payload was erased",
-    ("approval", "previewed"): "its effect was looked at beforehand",
-    ("approval", "approved"): "approved",
-    ("approval", "denied"): "denied",
-    ("approval", "voted"): "one of several said yes",
-    ("approval", "narrowed"): "approved with less",
-    ("approval", "expired"): "nobody answered in time",
-    ("judge", "started"): "a judge began",
-    ("judge", "ended"): "a judge came to its end",
-    ("approval", "cancelled"): "no longer asked for",
-    ("redemption", "redeemed"): "its approval was used, once",
-    ("redemption", "permit_redeemed"): "its permit was used, once",
-    ("session", "open"): "a session was opened",
-    ("mission", "issue"): "a mission was given",
-    ("mission", "delegate"): "a mission was handed on",
-    ("revocation", "revoke"): "stopped",
-    ("revocation", "restore"): "let go on",
-    ("revocation", "suspend"): "a mission was suspended",
-    ("revocation", "resume"): "a mission was resumed",
-    ("grant", "open"): "the same call may run again in its session",
-    ("grant", "create"): "an account or a key was made",
-    ("grant", "password"): "a password was set",
-    ("grant", "roles"): "an account was given other roles",
-    ("grant", "disable"): "an account was disabled",
-    ("grant", "enable"): "an account was let in again",
-    ("grant", "revoke"): "rights were taken back",
-    ("key", "add"): "a signing key was introduced",
-    ("key", "rotate"): "a signing key took over",
-    ("alarm", "alert_blocks"): "an alert told that many calls are blocked",
-    ("alarm", "alert_new_rule"): "an alert told of a rule broken for the first time",
-    ("alarm", "alert_waiting"): "an alert told that a held call waits",
-    ("alarm", "alert_budget"): "an alert told of a budget near its end",
-    ("alarm", "alert_silent"): "an alert told that nothing was recorded",
-    ("alarm", "alert_alarms"): "an alert told of an alarm",
-    ("alarm", "alert_digest"): "the digest of a week was sent",
-    ("alarm", "alert_escalated"): "nobody had looked at an alert, and somebody else was told",
-    ("alarm", "uncovered"): "a tool ran without a decision",
-    ("alarm", "drift"): "a session went far from what its user asked for",
-    ("alarm", "documents_adopted"): "what an older version had stored was sealed as it was found",
-    ("alarm", "mark_missing"): "the log was opened by a home that had no mark of it",
-    ("alarm", "rollback_accepted"): "a store that does not continue what the home saw was accepted",
-}
-
-_BY: Final = frozenset(
-    {("config", "api"), ("config", "draft"), ("config", "alert_add"), ("config", "alert_remove"),
-     ("config", "alert_mute"), ("config", "alert_unmute"), ("config", "alert_seen"),
-     ("access", "sign_in"), ("access", "reveal"), ("access", "export"),
-     ("erasure", "erase"), ("revocation", "revoke"), ("revocation", "restore"), ("revocation", "suspend"),
-     ("revocation", "resume"), ("grant", "create"), ("grant", "password"), ("grant", "roles"), ("grant", "disable"),
-     ("grant", "enable"), ("grant", "revoke"), ("grant", "open")}
-)  # fmt: skip
 
 
 def summary(receipt: Mapping[str, Any]) -> str:
@@ -244,9 +151,9 @@ def summary(receipt: Mapping[str, Any]) -> str:
             parts.append(", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else ""))
         return " · ".join(parts)
     action = str(receipt.get("action", ""))
-    said = _SAID.get((kind, action))
+    said = _WORDS.said.get(kind, {}).get(action)
     if said is not None:
-        return f"{said}, by {receipt['principal']}" if (kind, action) in _BY else said
+        return f"{said}, by {receipt['principal']}" if action in _WORDS.by.get(kind, ()) else said
     return f"{kind}: {action.replace('_', ' ')}" if action else str(kind)
 
 
