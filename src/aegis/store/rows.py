@@ -1,10 +1,11 @@
-"""What every engine asks of leaves that are to be added."""
+"""What every engine shares: the tables and their versions, and what is asked of leaves that are to be added."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 
 from aegis.core.ports import Entry, Head, Payload
@@ -13,6 +14,15 @@ from aegis.errors import StoreCorrupt
 LAST: Final = "\U0010ffff"  # sorts behind every character of a receipt's id
 
 _sha256 = hashlib.sha256
+
+
+def migrations_in(file: Path) -> tuple[tuple[str, ...], ...]:
+    """Read the statements of a file of SQL; the n-th tuple turns version n into version n + 1."""
+    versions = []
+    for version in file.read_text(encoding="utf-8").split("\n-- version ")[1:]:
+        lines = [line for line in version.splitlines()[1:] if not line.startswith("--")]
+        versions.append(tuple("\n".join(lines).rstrip("\n;").split(";\n")))
+    return tuple(versions)
 
 
 def call_key(principal: str, session: str, call_id: str) -> int:
