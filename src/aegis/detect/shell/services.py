@@ -292,7 +292,7 @@ def named_effects(command: Command) -> Iterator[Did]:
     `tool instance terminate`, `tool DeleteInstance`, `tool policy create --role Administrator`, `tool --output PATH`.
     """
     name = command.name.lower()
-    if name in _SPOKEN_FOR and name not in _CLOUDS:
+    if name in _SPOKEN_FOR and (name not in _CLOUDS or command.args[:1] == ("config",)):
         return
     args = command.args
     for at, arg in enumerate(args[:_MOST_OPTIONS]):

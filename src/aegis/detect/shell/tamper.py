@@ -154,8 +154,8 @@ _ASKS_ONLY: Final = frozenset({"-Version", "--help", "-h", "-help", "help", "--v
 
 
 def _only_asks(args: tuple[str, ...]) -> bool:
-    """Whether a tool is asked for its help or its version and for nothing else."""
-    return bool(args) and _ASKS_ONLY.issuperset(args)
+    """Whether a tool, or a part of it, is asked for its help or its version and for nothing else."""
+    return bool(args) and (_ASKS_ONLY.issuperset(args) or (args[-1] == "--help" and all(map(str.isalpha, args[:-1]))))
 
 
 def attacks(command: Command) -> bool:

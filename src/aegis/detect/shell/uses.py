@@ -67,8 +67,6 @@ _NOT_TRIED: Final = frozenset({
     "-whatif:$false", "-whatif:false", "-whatif:0", "-wi:$false", "--dry-run=false", "--dry-run=none", "--dryrun=false",
     "--dry_run=false", "--noop=false", "--check=false", "--simulate=false",
 })  # fmt: skip
-
-
 _TRIES: Final = frozenset({"-whatif", "-whatif:$true", "-wi"})  # of every cmdlet that changes anything
 
 
@@ -184,7 +182,7 @@ def _holds(token: _Token, used: Used) -> bool:
 
 # This machine by its names, with what may stand around them in an address; and words that name no machine at all.
 _IS_HERE: Final = Lazy(
-    r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[?::1\]?)(?::\d{1,5})?(?:/[^@]*)?$|^[\d,-]{1,64}$|^-|^[tu]:[\d,-]+$"
+    r"(?i)^(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}(?:-127(?:\.\d{1,3}){3})?|\[?::1\]?)(?::\d{1,5})?(?:/(?:[^@\d][^@]*|[1-9]\d[^@]*|[89])?)?$|^[\d,-]{1,64}$|^-|^[tu]:[\d,-]+$"
 )
 # What composed containers and virtual machines of a developer call the machines beside them.
 _NEAR: Final = frozenset({

@@ -45,7 +45,6 @@ SYSTEM_ROOTS: Final = frozenset({
 })  # fmt: skip
 _STATEMENTS: Final = {name: frozenset(words) for name, words in options("statement").items()}
 
-
 # Commands that look for a pattern in files; behind these options stands no file, and behind `-o` nothing is written.
 SEARCHERS: Final = frozenset(name for name, prints in members("prints", Prints).items() if prints.pattern)
 _NO_FILE: Final = frozenset({
@@ -68,7 +67,8 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     found, values = set[int](), set[int]()  # `values` stand behind options, those that name files among them
     for at, before in enumerate(args[:-1], 1):
         if name not in SEARCHERS:
-            found.update([at] if before in _OUTPUTS else ())
+            signs = before in _SIGNS_WITH.get(name, ()) and args[0] != "pkcs12"
+            found.update([at] if before in _OUTPUTS or signs else ())
         elif before in _GLOBS:
             values.add(at)
             found.update([at] if args[at].startswith("!") else ())
@@ -81,6 +81,8 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
+# Options whose key signs or opens a connection, and does not come out again.
+_SIGNS_WITH: Final = {"curl": ("--cert", "--key"), "openssl": ("-CAkey", "-inkey", "-key", "-sign", "-signkey")}
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
 # What a filter is told, beside files, that shows names of settings alone, or whether and how often something is set.
 _FEW: Final = r"-[inqlcwEFHhsvx]*[cql][inqlcwEFHhsvx]*|--(?:count|quiet|silent|files-with-matches)"
