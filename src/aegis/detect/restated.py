@@ -19,7 +19,7 @@ from aegis.core.text import TextRole
 from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
-from aegis.detect.shell.services import DRY
+from aegis.detect.shell.uses import DRY
 from aegis.detect.tool_words import ToolCommand, commands_of
 
 # What tools are called by, and the program whose commands they run.

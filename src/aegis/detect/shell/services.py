@@ -19,7 +19,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import Did, service_resource
+from aegis.detect.shell.uses import DRY, Did, service_resource, without_trials
 from aegis.detect.shell.words import FED
 from aegis.detect.tool_words import is_throwaway
 
@@ -55,7 +55,6 @@ _LAUNCHERS: Final = of_kind("launcher")
 _MIGRATIONS: Final = of_kind("migration")
 _FIRST: Final = 6  # words of a launcher among which the tool stands that it starts
 _KNOWN: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *_CLOUDS})
-DRY: Final = frozenset({"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"})
 _MAIN: Final = frozenset({"main", "master", "trunk", "release", "production", "prod"})
 # What only the values of options tell: the whole world let in, or an account's copy handed to another.
 _OPENED: Final = Lazy(
@@ -102,6 +101,7 @@ def service_deed(command: Command) -> str:
         return ""
     if _is_emulated(command) or _TAKES_RIGHTS.match(command.text):
         return ""
+    command = command._replace(args=without_trials(command.args))
     words = frozenset(word.lower() for word in command.args)
     return _by_letters(name, words, command) or _by_parts(name, words, command) or _by_words(name, words, command.args)
 
@@ -302,7 +302,7 @@ def named_effects(command: Command) -> Iterator[Did]:
             place = place_of(target) if target[:1] in ("/", "~", "$", "%") or target[1:3] == ":\\" else None
             if place is not None and place.resource in _NOT_WRITTEN:
                 yield Did("write", place.resource, "one", (target,))
-    options = {arg.lower() for arg in args[:_MOST_OPTIONS]}
+    options = {arg.lower() for arg in without_trials(args[:_MOST_OPTIONS])}
     if options & DRY or "-h" in options:
         return
     first = next((at for at, arg in enumerate(args) if arg[:1] == "-"), len(args))

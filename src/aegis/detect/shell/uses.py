@@ -68,6 +68,13 @@ _NOT_TRIED: Final = frozenset({
     "--dry_run=false", "--noop=false", "--check=false", "--simulate=false",
 })  # fmt: skip
 _TRIES: Final = frozenset({"-whatif", "-whatif:$true", "-wi"})  # of every cmdlet that changes anything
+DRY: Final = frozenset({"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"})
+
+
+def without_trials(args: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command but for those behind `--` that would ask for help or a trial before it."""
+    cut = args.index("--") if "--" in args else len(args)
+    return (*args[:cut], *(arg for arg in args[cut:] if arg.lower() not in DRY and arg != "-h"))
 
 
 class Used:
@@ -114,11 +121,8 @@ class Used:
         """Return the values that an option is given, in every spelling that the program takes."""
         wild = "*" in option
         for name, value in self.options:
-            if (
-                (wild and glob_match(option, name))
-                or name == option
-                or (self.is_cmdlet and len(name) < len(option) and option.startswith(name))
-            ):
+            cut = self.is_cmdlet and option.startswith(name)
+            if name == option or cut or (wild and glob_match(option, name)):
                 yield value
 
 
@@ -199,18 +203,15 @@ CLASSES: Final = frozenset({
 def is_of(kind: str, word: str) -> bool:
     """Whether a word belongs to a class of words that entries name in angle brackets."""
     lowered = word.lower()
-    if kind == "url":
-        return any(scheme in lowered for scheme in _SCHEMES)
-    if kind == "unc":
-        return is_share(lowered)
-    if kind == "remote":
-        return is_share(lowered) or any(scheme in lowered for scheme in _SCHEMES)
+    if kind in ("url", "unc", "remote"):
+        is_url = kind != "unc" and any(scheme in lowered for scheme in _SCHEMES)
+        return is_url or (kind != "url" and is_share(lowered))
     if kind == "share-program":
         return is_share(lowered) and lowered.rstrip("\"'").endswith(PROGRAM_FILES)
     if kind == "loose":
         return any(place in lowered for place in _LOOSE)
-    if kind == "stream":
-        return is_stream(word)
+    if kind in _TOLD:
+        return _TOLD[kind](word)
     if kind == "path":
         return "\\" in word or "/" in word[1:] or lowered.endswith(RUNS)
     if kind == "line":
@@ -223,13 +224,9 @@ def is_of(kind: str, word: str) -> bool:
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
     if kind == "all":
         return word == "*"
-    if kind == "names":
-        return prints_names(word)
     if kind == "far":
         host = lowered.partition("://")[2].partition("/")[0].rpartition("@")[2] if "://" in word else lowered
         return bool(host) and host[0] != "/" and host not in _NEAR and _IS_HERE.match(host) is None
-    if kind == "secret-name":
-        return names_secrets(word)
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
@@ -243,6 +240,7 @@ _VITAL: Final = frozenset({
     "openssh-server", "pam", "passwd", "rpm", "shadow", "sudo", "systemd", "systemd-sysv", "udev", "util-linux",
 })  # fmt: skip
 _HOSTS: Final = frozenset({"collector", "tunnel", "address"})
+_TOLD: Final = {"names": prints_names, "secret-name": names_secrets, "stream": is_stream}
 _BROAD: Final = frozenset({"home", "system-file", "credential", "browser-data", "account", "log", "database"})
 _HOMES: Final = ("/home/", "/users/", "/root/", "~/", "$home/", "c:/users/", "$env:userprofile", "%userprofile%")
 _OF_PEOPLE: Final = ("documents", "desktop", "downloads", "pictures", "mail", "onedrive")
@@ -307,7 +305,7 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
     entries = uses().get(name)
     if entries is None:
         return
-    used = Used(name, args)
+    used = Used(name, without_trials(args))
     if used.is_cmdlet and not _TRIES.isdisjoint(used.lowered):
         return
     for entry in entries:
