@@ -195,8 +195,8 @@ _NEAR: Final = frozenset({
 })  # fmt: skip
 CLASSES: Final = frozenset({
     "none", "operand", "url", "unc", "remote", "loose", "stream", "line", "path", "secret", "share-program",
-    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "far", "secret-name", "names",
-    "all",
+    "collector", "tunnel", "address", "broad", "vital", "elsewhere", "far", "near", "secret-name",
+    "names", "all",
 })  # fmt: skip
 
 
@@ -224,9 +224,10 @@ def is_of(kind: str, word: str) -> bool:
         return lowered.partition(":")[0].partition("=")[0] in _VITAL
     if kind == "all":
         return word == "*"
-    if kind == "far":
+    if kind in ("far", "near"):
         host = lowered.partition("://")[2].partition("/")[0].rpartition("@")[2] if "://" in word else lowered
-        return bool(host) and host[0] != "/" and host not in _NEAR and _IS_HERE.match(host) is None
+        is_far = host not in _NEAR and _IS_HERE.match(host) is None
+        return bool(host) and host[0] != "/" and is_far == (kind == "far")
     if kind == "secret":
         place = place_of(word)
         return place is not None and place.resource in {"credential", "account", "browser-data"}
