@@ -199,7 +199,8 @@ def destroys(command: Command) -> list[str]:
         harmless = harmless or (
             name == "wipefs" and not any(arg.startswith(("-a", "-o", "--all", "--off")) for arg in args)
         )
-        return [] if harmless else ["shell.destroy"]
+        asks = len(args) == 1 and name in {"fdisk", "gdisk", "parted"} and not (command.fed or command.stage)
+        return [] if harmless else ["shell.infrastructure" if asks else "shell.destroy"]
     if name == "dd":
         return ["shell.destroy"] if any(arg.startswith("of=") and _overwrites(arg) for arg in args) else []
     if name == "kill":
