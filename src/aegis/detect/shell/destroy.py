@@ -152,7 +152,7 @@ _PARTITIONERS: Final = of_kind("partitioner")
 # What `mkfs` of a file system only tries out with a letter that means something else to another one.
 _MKFS_FLAGS: Final = frozenset("FKQcfqv")
 _TRIES: Final = {"xfs": "N", "ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n", "": "n"}
-_LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J"})
+_LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J", "--json", "--verify"})
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
 _ALL_BUT: Final = Lazy(r"^(?:!$|!\(|\^[\w.*-]|\*~.)")  # everything of a folder but what the rest of the pattern names
 _BUT: Final = Lazy(r"^(.*/)(?:(?:\^|\*~|!\().+|!)$")  # the same of a folder that is named
