@@ -175,7 +175,9 @@ class TestAgents:
         host = tmp_path / "claude"
         host.write_text(f"#!{sys.executable}\n{MCP_HOST}")
         host.chmod(0o755)
-        env = {"PYTHONPATH": str(SERVER.parents[1]), "MCP_CALLS": str(tmp_path / "calls")}
+        # A host passes on little of its environment; without the cache its proxy would compile every rule.
+        env = {"XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+        env |= {"PYTHONPATH": str(SERVER.parents[1]), "MCP_CALLS": str(tmp_path / "calls")}
         configured = {"mcpServers": {"test": {"command": str(mcp_python()), "args": [str(SERVER)], "env": env}}}
         own = home.parent / ".claude.json"
         own.write_text(json.dumps(configured))

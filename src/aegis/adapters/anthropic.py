@@ -23,7 +23,7 @@ from aegis.wire.model import ProxyDialect
 # The runners of the `anthropic` package: the beta tool runners and the tools of managed sessions.
 
 
-def hook_runners(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
+def _hook_runners(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
     """Hook every place where the package runs a tool itself."""
     from anthropic.lib.tools._beta_runner import BaseAsyncToolRunner, BaseSyncToolRunner, BaseToolRunner
     from anthropic.lib.tools._beta_session_runner import SessionToolRunner
@@ -173,14 +173,14 @@ def dialect_of(path: str) -> ProxyDialect | None:
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
-    """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
-    from anthropic._base_client import AsyncAPIClient, SyncAPIClient
-    from anthropic._types import Omit
-    from anthropic._utils._json import openapi_dumps
+    """Hook the installed package when it is loaded; `bar` refuses the paths that are not covered."""
+    transport = Transport(enforcer, memory, dialect_of)
 
-    transport = Transport(enforcer, memory, dialect_of, openapi_dumps, Omit())
-    transport.hook(patches, SyncAPIClient, AsyncAPIClient, send="_request")
-    hook_runners(enforcer, memory, patches)
+    def loaded(_: Any) -> None:
+        transport.hook(patches, "anthropic", send="_request")
+        _hook_runners(enforcer, memory, patches)
+
+    patches.when("anthropic", loaded)
     return Seams(
         seams=(
             "SyncAPIClient._request", "SyncAPIClient._process_response", "AsyncAPIClient._request",

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -90,7 +91,7 @@ class OfferedTurns:
 # The runners of the `openai` package: the Responses tool runner and the tools of agent sessions.
 
 
-def hook_runners(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
+def _hook_runners(enforcer: Enforcer, memory: Memory, patches: Patches) -> None:
     """Hook every place where the package runs a tool itself."""
     import openai.lib.beta.agents  # noqa: F401  (its modules import each other; this is the way in)
     from openai.lib.responses_tool_runner import AsyncResponsesToolRunner, ResponsesToolRunner
@@ -365,19 +366,19 @@ def dialect_of(path: str) -> ProxyDialect | None:
 
 
 def hook(enforcer: Enforcer, memory: Memory, patches: Patches, *, bar: bool) -> Seams:
-    """Hook the installed package; `bar` refuses the paths that are not covered. Raises `UnhookedFramework`."""
-    from openai import Omit, __version__
-    from openai._base_client import AsyncAPIClient, SyncAPIClient
-    from openai._utils._json import openapi_dumps
-
-    runners = int(__version__.partition(".")[0]) >= _RUNNERS_SINCE
-    transport = Transport(enforcer, memory, dialect_of, openapi_dumps, Omit())
-    transport.hook(patches, SyncAPIClient, AsyncAPIClient, send="request")
+    """Hook the installed package when it is loaded; `bar` refuses the paths that are not covered."""
+    runners = int(version(DISTRIBUTION).partition(".")[0]) >= _RUNNERS_SINCE
     unseen = _CONNECTIONS + (_DECISIONS if runners else ())
-    if runners:
-        hook_runners(enforcer, memory, patches)
-    if bar:
-        _bar(patches, runners=runners)
+    transport = Transport(enforcer, memory, dialect_of)
+
+    def loaded(_: Any) -> None:
+        transport.hook(patches, "openai", send="request")
+        if runners:
+            _hook_runners(enforcer, memory, patches)
+        if bar:
+            _bar(patches, runners=runners)
+
+    patches.when("openai", loaded)
     return Seams(
         seams=_CLIENTS + (_RUNNERS if runners else ()),
         barred=("beta.threads", *(unseen if bar else ())),

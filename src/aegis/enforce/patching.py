@@ -47,10 +47,10 @@ class _Watcher(MetaPathFinder):
 
         def load_and_tell(module: ModuleType) -> None:
             load(module)
-            with self.lock:
-                acts = self.waiting.pop(spec.name, [])
-            for act in acts:
+            for act in [*self.waiting.get(spec.name, ())]:  # what it raises ends the import, and the next one as well
                 act(module)
+            with self.lock:
+                self.waiting.pop(spec.name, None)
 
         loader.exec_module = load_and_tell
 
@@ -110,7 +110,7 @@ class Patches:
         def checked(loaded: Any) -> None:
             try:
                 act(loaded)
-            except AttributeError as error:
+            except (AttributeError, ImportError) as error:
                 raise UnhookedFramework(f"`{module}` does not have the expected seams") from error
 
         self._waiting.append(when_loaded(module, checked))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, cast
 
@@ -134,31 +135,24 @@ _turn: ContextVar[StreamedTurn | None] = ContextVar("aegis_turn", default=None)
 class Transport:
     """Hooks the clients of one SDK.
 
-    `dialect_of` gives the dialect for the path of a request, or `None` for one that proposes no
-    calls; `dumps` is the SDK's own serialiser, for bodies that hold its models, `omit` its word for a
-    header that is not to be sent.
+    `dialect_of` gives the dialect for the path of a request, or `None` for one that proposes no calls.
     """
 
-    def __init__(
-        self,
-        enforcer: Enforcer,
-        memory: Memory,
-        dialect_of: Callable[[str], ProxyDialect | None],
-        dumps: Callable[[Any], bytes],
-        omit: Any,
-    ) -> None:
+    def __init__(self, enforcer: Enforcer, memory: Memory, dialect_of: Callable[[str], ProxyDialect | None]) -> None:
         self._enforcer = enforcer
         self._memory = memory
         self._dialect_of = dialect_of
-        self._dumps = dumps
-        self._omit = omit
 
-    def hook(self, patches: Patches, sync: type, asynchronous: type, *, send: str) -> None:
-        """Hook a sync and an async client class; `send` is the method that sends one request."""
-        patches.replace(sync, send, self._send)
-        patches.replace(sync, "_process_response", self._receive)
-        patches.replace(asynchronous, send, self._asend)
-        patches.replace(asynchronous, "_process_response", self._areceive)
+    def hook(self, patches: Patches, package: str, *, send: str) -> None:
+        """Hook the clients of a package that is loaded; `send` is the method that sends one request."""
+        base: Any = import_module(f"{package}._base_client")
+        patches.replace(base.SyncAPIClient, send, self._send)
+        patches.replace(base.SyncAPIClient, "_process_response", self._receive)
+        patches.replace(base.AsyncAPIClient, send, self._asend)
+        patches.replace(base.AsyncAPIClient, "_process_response", self._areceive)
+        # The SDK's own serialiser, for bodies that hold its models, and its word for a header that is not to be sent.
+        self._dumps = import_module(f"{package}._utils._json").openapi_dumps
+        self._omit = import_module(f"{package}._types").Omit()
 
     def _send(self, original: Method) -> Method:
         def send(client: Any, cast_to: Any, options: Any, **kwargs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from aegis.cli.demo.provider import ScriptedProvider, Turn
 from aegis.errors import ConfigError, InvalidCall, UnhookedFramework
 from aegis.sdk import Report
 from support.raw_server import answer, serving
+from support.shell import aegis_python, environment
 from support.worlds import MAIL, READ
 
 SEAMS = (
@@ -178,6 +180,46 @@ def test_what_cannot_be_opened_leaves_the_hooks_in_force(tmp_path: Path) -> None
         aegis.auto(config=config(tmp_path, "version: 1\nnonsense: true\n"))
     with ScriptedProvider([Turn(calls=(READ,))]) as provider:
         assert ask(provider).tool_calls is None
+
+
+LATER = """
+import sys
+import aegis
+report = aegis.auto("http://127.0.0.1:9")
+before = {"openai", "anthropic"} & set(sys.modules)
+import openai
+import anthropic
+named = {one.framework for one in report.hooked}
+bodies = (openai.OpenAI.request, anthropic.Anthropic._request)
+print(sorted(before), {"openai", "anthropic"} <= named, all(hasattr(one, "__wrapped__") for one in bodies))
+"""
+BROKEN = """
+import aegis
+from aegis.errors import UnhookedFramework
+aegis.auto("http://127.0.0.1:9")
+from aegis.adapters import openai as adapter
+adapter._hook_runners = lambda *_: adapter.gone
+for _ in range(2):
+    try:
+        import openai
+    except UnhookedFramework as error:
+        print(error)
+"""
+
+
+def test_a_framework_that_the_program_does_not_use_is_not_loaded_and_hooked_as_soon_as_it_is() -> None:
+    assert run_python(LATER) == "[] True True\n"
+
+
+def test_a_framework_without_its_seams_cannot_be_imported_however_often_it_is_tried() -> None:
+    assert run_python(BROKEN) == "`openai` does not have the expected seams\n" * 2
+
+
+def run_python(program: str) -> str:
+    """What a program in a process of its own says."""
+    done = subprocess.run([aegis_python(), "-c", program], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_importing_aegis_loads_neither_gate_nor_client() -> None:
