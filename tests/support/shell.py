@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from multiprocessing.connection import wait as readable
 from pathlib import Path
 from typing import Any, Self, TextIO
 
@@ -23,6 +24,7 @@ import orjson
 AEGIS = Path(sys.executable).parent / "aegis"
 START_S = 120  # for a template to load and a run to begin, on a machine that has much else to do
 FINISH_S = 400
+LINE = 64  # bytes that hold a status
 _OURS = ("AEGIS_URL", "AEGIS_API_KEY", "AEGIS_CONFIG", "AEGIS_HOME", "AEGIS_AGENT")
 
 
@@ -85,9 +87,9 @@ class Run:
         words = list(map(str, arguments))
         self.args = words if words[:1] == ["-c"] else [str(AEGIS), *words]
         self.returncode: int | None = None
+        self.stdin: TextIO | None = None  # of whoever made the pipe that it reads
         self.stdout: TextIO | None = None
         self.stderr: TextIO | None = None
-        self._told = b""
         self._caller = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._caller.settimeout(START_S)
         self._caller.connect(template or _template())
@@ -118,29 +120,32 @@ class Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stream in (self.stdout, self.stderr):
+        for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
         self.wait()
         self._caller.close()
 
     def _number(self) -> int:
-        while not self._told.endswith(b"\n"):
-            more = self._caller.recv(1)
-            if not more:
-                raise RuntimeError("the process that waits for a run was ended")
-            self._told += more
-        line, self._told = self._told, b""
-        return int(line)
+        told = b""
+        while not told.endswith(b"\n"):
+            told += self._heard(1)
+        return int(told)
+
+    def _heard(self, most: int, how: int = 0) -> bytes:
+        if not (more := self._caller.recv(most, how)):
+            raise RuntimeError("the process that waits for a run was ended")
+        return more
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its status, negative for a signal; raises `TimeoutExpired`."""
+        """Wait for its end and return its status, negative for a signal; raises `TimeoutExpired`.
+
+        The status stays where it is read, so that every thread which waits hears it.
+        """
         if self.returncode is None:
-            self._caller.settimeout(timeout)
-            try:
-                self.returncode = self._number()
-            except (TimeoutError, BlockingIOError):
-                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            if not readable([self._caller], timeout):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._heard(LINE, socket.MSG_PEEK))
         return self.returncode
 
     def poll(self) -> int | None:

@@ -25,24 +25,28 @@ from importlib import import_module
 from multiprocessing import Pipe
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 PIECE = 1 << 16
 WORKER = "from aegis.policy.worker import main; main()"
+GATEWAY = "from aegis.cli.running.gateway import main; main()"
 _policy: Any = None  # whoever compiles the same rules has them compiled
 
 
 def _load(path: str) -> None:
     """Load what nearly every command loads: the command line, what opens a home or serves it, the compiled rules.
 
-    The worker that a gateway starts is a run over the same socket: one that it starts itself loads all of it again.
+    The worker that a gateway starts and the gateway of an `aegis run` are runs over the same socket: those that they
+    start themselves load all of it again.
     """
     import aegis.bootstrap.deployment  # most commands open one
+    import aegis.cli.running.gateway
     import aegis.server.app
     import aegis.server.deciders
     import aegis.server.processes
     import aegis.server.serve  # noqa: F401
     from aegis.cli.run import build
+    from aegis.cli.running import command
     from aegis.config.compile import compile_policy
     from aegis.config.config import load_config
     from aegis.detect.analyse import preload
@@ -60,7 +64,17 @@ def _load(path: str) -> None:
             )
         return kind(run, ours)  # type: ignore[arg-type]
 
+    def gateway(errors: TextIO) -> Run:
+        theirs, ours = os.pipe()
+        try:
+            run = Run("-c", GATEWAY, stdin=theirs, stderr=errors.fileno(), env=os.environ, template=path)
+        finally:
+            os.close(theirs)
+        run.stdin = os.fdopen(ours, "w")
+        return run
+
     _Worker.start = classmethod(start)  # type: ignore[method-assign, assignment]
+    command._started = gateway  # type: ignore[assignment]
     build()
     preload()
     global _policy

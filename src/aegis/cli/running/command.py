@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
@@ -147,6 +147,17 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _started(errors: TextIO) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "aegis.cli.running"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,  # the keys of the terminal are for the command
+    )
+
+
 @contextmanager
 def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, observe: bool) -> Iterator[_Gateway]:
     wanted = {
@@ -161,14 +172,7 @@ def _gateway(home: Path, config: Path | None, folder: Path, agent: str, *, obser
     }
     log = folder / "gateway.log"
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "aegis.cli.running"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,  # the keys of the terminal are for the command
-        )
+        process = _started(errors)
     try:
         if process.stdin is not None:
             process.stdin.write(json.dumps(wanted) + "\n")
