@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,20 @@ FILES = sorted((Path(__file__).parent / "pairs").glob("*.yaml"))
 LEAST_RIGHT = 0.97
 
 
-def pairs(path: Path) -> Iterator[tuple[str, tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]]:
-    """Each pair of a file: its number and reason, and the tool and arguments of the one and of the other call."""
-    held = yaml.safe_load(path.read_text(encoding="utf-8"))
+Call = tuple[str, dict[str, Any]]
+
+
+@cache
+def pairs(path: Path) -> list[tuple[str, Call, Call]]:
+    """Each pair of a file, read once: its number and reason, and the tool and arguments of the one and other call."""
+    held = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    found = []
     for number, pair in enumerate(held["pairs"]):
         argument = pair.get("argument", held.get("argument"))
         bad, good = (one if isinstance(one, dict) else {argument: one} for one in (pair["bad"], pair["good"]))
         tool = pair.get("tool", held.get("tool"))
-        yield f"{number}: {pair['why']}", (tool, bad), (pair.get("twin", tool), good)
+        found.append((f"{number}: {pair['why']}", (tool, bad), (pair.get("twin", tool), good)))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -53,4 +60,4 @@ def test_dangerous_calls_and_their_twins_are_told_apart(path: Path, gate: aegis.
 
 
 def test_there_are_pairs_enough() -> None:
-    assert sum(len(list(pairs(path))) for path in FILES) >= 200
+    assert sum(len(pairs(path)) for path in FILES) >= 200
