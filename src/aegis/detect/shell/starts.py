@@ -335,7 +335,7 @@ def helpers(command: Command) -> Iterator[str]:
 
 
 def relayed(command: Command) -> Iterator[str]:
-    """Yield the lines that a program which nobody knows is told to run: `./ctl --exec id`, `./ctl '{"cmd": "id"}'`."""
+    """Yield the lines that a program nobody knows is told to run: `./ctl --exec 'ls -l'`, `./ctl '{"cmd": "id"}'`."""
     args = command.args
     if command.name in RUNNERS:  # what is known is the interpreter, and not its script
         at = next((at for at, arg in enumerate(args) if arg[:1] != "-"), len(args))
@@ -345,7 +345,8 @@ def relayed(command: Command) -> Iterator[str]:
     for at, arg in enumerate(args):
         head, joined, value = arg.partition("=")
         if head.lstrip("-/").lower() in _TELLS and arg[:1] in "-/":
-            yield value if joined else " ".join(args[at + 1 : at + 2])
+            line = value if joined else " ".join(args[at + 1 : at + 2])
+            yield from [line] if " " in line.strip() else []  # one word names what it is, as `--shell bash` does
         elif arg[:1] == "{" and arg[-1:] == "}" and len(arg) < _LONGEST_ORDER:
             try:
                 yield from _told_in(json.loads(arg))
