@@ -16,20 +16,9 @@ from urllib.parse import quote, urlencode
 import typer
 
 from aegis.approvals.values import Scope
-from aegis.cli.options import (
-    ID_CHARS,
-    LEAST_PREFIX,
-    ConfigFile,
-    Home,
-    Json,
-    KeyFile,
-    Limit,
-    Url,
-    Wide,
-    api_key_of,
-    taking,
-)
+from aegis.cli.options import ID_CHARS, LEAST_PREFIX, Limit, Wide, api_key_of, taking
 from aegis.cli.output import Column, note, print_json, print_line, show_list, show_members, time_left
+from aegis.cli.remote import Anywhere
 from aegis.core.text import json_text, visible
 from aegis.errors import InvalidCall
 
@@ -87,25 +76,14 @@ def opens(command: Callable[..., None]) -> Callable[..., None]:
     """`command`, which takes a `ApiDoor` first, as one that takes the options which lead there last."""
 
     @functools.wraps(command)
-    def run(common: _Common, **options: Any) -> None:
+    def run(place: Anywhere, **options: Any) -> None:
         from aegis.cli.opening import api
 
-        key = _key(common.key_file)
-        with api(common.url, common.home, common.config) as asked:
-            command(ApiDoor(api=asked.ask, key=key, as_json=common.as_json), **options)
+        key = _key(place.key_file)
+        with api(place.url, place.home, place.config) as asked:
+            command(ApiDoor(api=asked.ask, key=key, as_json=place.as_json), **options)
 
-    return taking(_Common)(run)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Common:
-    """The options of every such command."""
-
-    url: Url = None
-    key_file: KeyFile = None
-    home: Home = None
-    config: ConfigFile = None
-    as_json: Json = False
+    return taking(Anywhere)(run)
 
 
 def _key(file: Path | None) -> str:

@@ -260,10 +260,13 @@ def _size(number: float) -> str:
     return next((name for below, name in _SIZES if number < below), "millions")
 
 
+_decode: Final = msgspec.json.Decoder(CallWeights).decode
+
+
 def read_weights(data: bytes) -> CallWeights:
     """The weights that a file holds; raises `ConfigError` for what is none."""
     try:
-        return msgspec.json.decode(data, type=CallWeights)
+        return _decode(data)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of calls cannot be read: {error}"),)) from error
 

@@ -37,8 +37,8 @@ from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.tool_words import is_throwaway
 
 _SERVICES: Final = (
-    "iam|sts|ec2|s3|rds|kms|ssm|logs|lambda|cloudtrail|guardduty|securityhub|secretsmanager|organizations|config|macie2|"
-    "configservice|cloudwatch|events|route53|dynamodb|ecr|eks|ecs|backup|wafv2|lightsail|redshift"
+    "iam|sts|ec2|s3|rds|kms|ssm|lambda|cloudtrail|guardduty|securityhub|secretsmanager|macie2|configservice|cloudwatch|"
+    "route53|dynamodb|ecr|eks|ecs|wafv2|lightsail|redshift"
 )
 SPEAKS_OF_CLOUD: Final = Lazy(
     r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto|"

@@ -212,10 +212,13 @@ def kinds_in(sentence: str) -> list[str]:
     return [kinds[place] for place in automaton.Match(sentence.encode("utf-8", "replace")) or ()]
 
 
+_decode: Final = msgspec.json.Decoder(OrderWeights).decode
+
+
 def read_weights(text: bytes) -> OrderWeights:
     """Weights as they are written; raises `ConfigError` for what is none."""
     try:
-        return msgspec.json.decode(text, type=OrderWeights)
+        return _decode(text)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of orders cannot be read: {error}"),)) from error
 

@@ -153,6 +153,12 @@ _PARTITIONERS: Final = of_kind("partitioner")
 _MKFS_FLAGS: Final = frozenset("FKQcfqv")
 _TRIES: Final = {"xfs": "N", "ext2": "n", "ext3": "n", "ext4": "n", "ntfs": "n", "": "n"}
 _LISTS: Final = frozenset({"-l", "--list", "print", "-s", "-d", "--dump", "-n", "--no-act", "-J", "--json", "--verify"})
+_NO_ACT: Final = frozenset({"-n", "--no-act"})
+# What changes a disk, whatever else is listed of it.
+_EDITS: Final = frozenset({
+    "rm", "mklabel", "mktable", "mkpart", "resizepart", "rescue", "set", "toggle", "disk_set", "disk_toggle", "name",
+    "type", "--delete", "--append", "--activate", "--move-data", "--reorder", "--wipe", "--wipe=always", "-A",
+})  # fmt: skip
 _WHOLE: Final = frozenset({"*", ".", "./", "./*", ".*", ".git", "./.git", "..", "../*"})
 _ALL_BUT: Final = Lazy(r"^(?:!$|!\(|\^[\w.*-]|\*~.)")  # everything of a folder but what the rest of the pattern names
 _BUT: Final = Lazy(r"^(.*/)(?:(?:\^|\*~|!\().+|!)$")  # the same of a folder that is named
@@ -195,7 +201,8 @@ def destroys(command: Command) -> list[str]:
         return [] if tried or not any(map(_overwrites, args)) else ["shell.destroy"]
     if name in _PARTITIONERS:
         listing = _LISTS - {"-s"} if name == "parted" else _LISTS  # whose `-s` asks no questions
-        harmless = bool(listing & set(args)) or not any(map(_overwrites, args))
+        lists = bool(listing & set(args)) and (_EDITS.isdisjoint(args) or not _NO_ACT.isdisjoint(args))
+        harmless = lists or not any(map(_overwrites, args))
         harmless = harmless or (
             name == "wipefs" and not any(arg.startswith(("-a", "-o", "--all", "--off")) for arg in args)
         )

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Container
 from functools import lru_cache
 from itertools import pairwise, takewhile
-from typing import Final
+from typing import Any, Final
 
-from msgspec import Struct, convert, field, structs
+from msgspec import Struct, field
 
 from aegis.core.effects import ResourceEffect
 from aegis.detect.facts import LEAST, Effort, RanCommand
@@ -280,8 +280,9 @@ def _known_command(command: Command, depth: int) -> KnownFacts:
     """What a command does that costs no effort to read."""
     facts = ShellFacts()
     judge_command(command, facts, depth, known=True)
-    given = structs.asdict(facts)
-    return convert({name: given[name] for name in KnownFacts.__struct_fields__}, KnownFacts)
+    kept: dict[str, Any] = {name: getattr(facts, name) for name in KnownFacts.__struct_fields__}
+    kept |= {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
+    return KnownFacts(**kept)
 
 
 def judge_command(command: Command, facts: ShellFacts, depth: int = MAX_DEPTH, *, known: bool = False) -> None:

@@ -73,7 +73,9 @@ DRY: Final = frozenset({"--dry-run", "--dry-run=client", "--dry-run=server", "--
 
 def without_trials(args: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command but for those behind `--` that would ask for help or a trial before it."""
-    cut = args.index("--") if "--" in args else len(args)
+    if "--" not in args:
+        return tuple(args)
+    cut = args.index("--")
     return (*args[:cut], *(arg for arg in args[cut:] if arg.lower() not in DRY and arg != "-h"))
 
 
