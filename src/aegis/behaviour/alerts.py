@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from aegis.core.behaviour import condition_in_words
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment, sha256
+from aegis.core.json import decode
 from aegis.core.outcome import Outcome, Risk
 from aegis.core.ports import Document, Entry, Reader, Search, Transaction
 from aegis.core.receipt import Draft
@@ -186,7 +187,7 @@ def read_groups(reader: Reader, now: int) -> tuple[dict[str, AlertGroup], bool]:
 
 def read_marks(reader: Reader) -> dict[str, AlertMark]:
     """Return what people said, by the id of the group."""
-    return {one.key: convert(orjson.loads(one.body), AlertMark) for one in _stored_marks(reader)}
+    return {one.key: decode(one.body, AlertMark) for one in _stored_marks(reader)}
 
 
 def _stored_marks(reader: Reader) -> list[Document]:
@@ -286,9 +287,9 @@ def _marked(group: str, action: str, said: Mapping[str, str], step: Step, *, by:
             raise InvalidCall("there is no such alert", code="not_found", status=404)
         kept = {one.key: one for one in _stored_marks(transaction)}
         stored = kept.get(group)
-        mark = step(found, UNMARKED if stored is None else convert(orjson.loads(stored.body), AlertMark))
+        mark = step(found, UNMARKED if stored is None else decode(stored.body, AlertMark))
         for one in kept.values():
-            if one.key != group and _is_over(convert(orjson.loads(one.body), AlertMark), now):
+            if one.key != group and _is_over(decode(one.body, AlertMark), now):
                 transaction.delete_document(MARKS, one.key)
         version = 1 if stored is None else stored.version + 1
         body = orjson.dumps(to_builtins(mark))

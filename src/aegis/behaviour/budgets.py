@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import orjson
-from msgspec import Struct, convert, field, structs, to_builtins
+from msgspec import Struct, field, structs, to_builtins
 
 from aegis.approvals.values import Approval
 from aegis.core.behaviour import BehaviourRules, BudgetRule
 from aegis.core.call import ToolCall
 from aegis.core.canonical import sha256
 from aegis.core.finding import Finding, Report
+from aegis.core.json import decode
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Document, Reader, Store, Transaction
 from aegis.core.receipt import Draft
@@ -165,7 +166,7 @@ def key_of(rule: BudgetRule, subject: str) -> str:
 def _account(reader: Reader, rule: BudgetRule, subject: str) -> BudgetAccount:
     """The account of one subject as it was written last."""
     stored = reader.document(COLLECTION, key_of(rule, subject))
-    return BudgetAccount() if stored is None else convert(orjson.loads(stored.body), BudgetAccount)
+    return BudgetAccount() if stored is None else decode(stored.body, BudgetAccount)
 
 
 def answer(
@@ -270,7 +271,7 @@ def _write(transaction: Transaction, key: str, account: BudgetAccount, now: int)
     stored = transaction.document(COLLECTION, key)
     if stored is None:
         for other in transaction.documents(COLLECTION, after=key, limit=NEIGHBOURS):
-            if convert(orjson.loads(other.body), BudgetAccount).last < now - KEPT_US:
+            if decode(other.body, BudgetAccount).last < now - KEPT_US:
                 transaction.delete_document(COLLECTION, other.key)
     version = 1 if stored is None else stored.version + 1
     body = orjson.dumps(to_builtins(structs.replace(account)))

@@ -16,11 +16,12 @@ from urllib.parse import quote
 
 import orjson
 import re2
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from aegis.behaviour.containing import CANARY_RULE
 from aegis.core.call import check_name
 from aegis.core.finding import Finding, Report
+from aegis.core.json import decode
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Document, Entry, Reader, Store, Transaction
@@ -118,7 +119,7 @@ def list_canaries(reader: Reader) -> list[HoneyToken]:
     after = ""
     while page := reader.documents(COLLECTION, after=after):
         after = page[-1].key
-        found += [convert(orjson.loads(one.body), HoneyToken) for one in page]
+        found += [decode(one.body, HoneyToken) for one in page]
     return found
 
 
@@ -197,7 +198,7 @@ def _find(reader: Reader, canary_id: str) -> tuple[Document, HoneyToken]:
     stored = reader.document(COLLECTION, canary_id)
     if stored is None:
         raise InvalidCall("there is no such canary", code="not_found", status=404)
-    return stored, convert(orjson.loads(stored.body), HoneyToken)
+    return stored, decode(stored.body, HoneyToken)
 
 
 def _put(transaction: Transaction, canary: HoneyToken, version: int, action: str, by: str) -> Draft:

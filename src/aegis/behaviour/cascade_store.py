@@ -11,10 +11,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
-from msgspec import Struct, convert, structs, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from aegis.behaviour.cascades import MAX_FOUND, Downstream, FlowKind, FlowSource, path_to
 from aegis.context.heads import seal, unseal
+from aegis.core.json import convert, decode
 from aegis.core.ports import Clock, Document, Reader, Transaction
 from aegis.core.times import rfc3339
 from aegis.gate.control import (
@@ -190,10 +191,7 @@ def read_cascades(reader: Reader) -> list[Cascade]:
 
 def reached_in(parts: Parts, reader: Reader, cascade: str) -> list[ReachedSession]:
     """The sessions that one cascade reached, in the order in which they were."""
-    found = [
-        convert(orjson.loads(unseal(parts, one.body)), ReachedSession)
-        for one in documents_of(reader, REACHED, f"{cascade}#")
-    ]
+    found = [decode(unseal(parts, one.body), ReachedSession) for one in documents_of(reader, REACHED, f"{cascade}#")]
     return sorted(found, key=lambda one: one.number)
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from msgspec import convert, structs, to_builtins
+from msgspec import structs, to_builtins
 
 from aegis.approvals.queue import find
 from aegis.behaviour.containing import Caller, EventCounts
 from aegis.context.sessions import key_of_session
 from aegis.core.behaviour import ContainedBy, ContainmentRule
 from aegis.core.canonical import SALT_BYTES, canonical, payload_commitment
+from aegis.core.json import decode
 from aegis.core.outcome import Outcome, Reason
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft
@@ -270,4 +271,4 @@ def _stopped_by_gate(reader: Reader) -> Iterator[Contained]:
 def counts_of(reader: Reader, of: ContainedBy, subject: str) -> EventCounts:
     """What is counted of one subject at this moment."""
     stored = reader.document(TALLIES, contained_key(of, subject))
-    return EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)
+    return EventCounts() if stored is None else decode(stored.body, EventCounts)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
-from msgspec import convert, to_builtins
+from msgspec import to_builtins
 
 from aegis.approvals.queue import find
 from aegis.behaviour.budgets import CallBudget, answer, budget_of
@@ -31,6 +31,7 @@ from aegis.behaviour.trust import AgentTrusts, ShownTrust
 from aegis.behaviour.usual import UsualCalls
 from aegis.core.behaviour import BudgetRule, ContainedBy, ContainmentRule
 from aegis.core.finding import Finding, Report
+from aegis.core.json import decode
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Outcome, Reason, Risk, Verdict
 from aegis.core.ports import Document, Reader, Transaction
@@ -241,7 +242,7 @@ class ContainmentWatch:
             # (2)
             key = contained_key(of, subject)
             stored = transaction.document(TALLIES, key)
-            tally = EventCounts() if stored is None else convert(orjson.loads(stored.body), EventCounts)
+            tally = EventCounts() if stored is None else decode(stored.body, EventCounts)
             rule = counted(tally, rules, noted, of, now)
             if stored is None:
                 _sweep(transaction, key, rules, now)
@@ -272,5 +273,5 @@ def _look_at_result(watched: WatchedCanary | None, draft: Draft) -> None:
 def _sweep(transaction: Transaction, key: str, rules: Sequence[ContainmentRule], now: int) -> None:
     """Remove what is over among the tallies behind `key`; keys are digests, so that every place comes up."""
     for stored in transaction.documents(TALLIES, after=key, limit=NEIGHBOURS):
-        if convert(orjson.loads(stored.body), EventCounts).is_over(rules, now):
+        if decode(stored.body, EventCounts).is_over(rules, now):
             transaction.delete_document(TALLIES, stored.key)

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from aegis.core.canonical import canonical_record
 from aegis.core.ed25519 import verify
+from aegis.core.json import decode
 from aegis.core.ports import Head, Reader
 from aegis.errors import SignatureInvalid, StoreCorrupt
 from aegis.keys.keyring import Ed25519Signer
@@ -83,7 +84,7 @@ class HighWater:
         if not data:  # a power cut took what was being written
             return None
         try:
-            return msgspec.json.decode(data, type=Mark)
+            return decode(data, Mark)
         except msgspec.DecodeError as error:
             raise StoreCorrupt("the mark of the log is malformed") from error
 

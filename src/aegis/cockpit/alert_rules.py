@@ -12,6 +12,7 @@ import orjson
 from msgspec import structs
 
 from aegis.behaviour.alerts import RULES, group_id
+from aegis.core.json import convert
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.errors import EgressRefused, InvalidCall, StoreCorrupt
 from aegis.outbound.send import (
@@ -215,14 +216,14 @@ def _from_document(document: Document) -> AlertRule:
             name=body["name"],
             watch=body["watch"],
             limit=body["limit"],
-            target=msgspec.convert(body["target"], DeliveryTarget),
+            target=convert(body["target"], DeliveryTarget),
             by=body["by"],
             created_at=body["created_at"],
             fired_at=body["fired_at"],
             state=body["state"],
             log=tuple(AlertSent(message=row[0], time=row[1], text=row[2]) for row in body["log"]),
-            told=msgspec.convert(body.get("told", {}), dict[str, AlertTold]),
-            escalate=msgspec.convert(body.get("escalate"), DeliveryTarget | None),
+            told=convert(body.get("told", {}), dict[str, AlertTold]),
+            escalate=convert(body["escalate"], DeliveryTarget) if body.get("escalate") else None,
             escalate_s=body.get("escalate_s", 0),
             version=document.version,
         )

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Generic, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -1,15 +1,19 @@
-"""JSON pointers (RFC 6901): building them, reading and replacing the value one points at."""
+"""JSON in, strictly or as the type of a document, and JSON pointers (RFC 6901)."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 import orjson
 
 from aegis.core.finding import Patch
 from aegis.errors import InvalidCall
+
+T = TypeVar("T")
 
 # JSON in, strictly: what two parsers could read differently is refused.
 #
@@ -56,6 +60,41 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _CAREFUL = json.JSONDecoder(object_pairs_hook=_pairs)
+
+
+# Values and stored bytes as the types of documents.
+#
+# How a type is read is worked out when it is first read, and then kept with it. Two threads that do so at once end the
+# process (msgspec 0.22), so each type is learnt by one thread alone.
+
+_LEARNING: Final = threading.Lock()
+_decoders: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
+
+
+def convert(value: object, to: type[T], *, builtin_types: tuple[type, ...] = ()) -> T:
+    """Read plain values as `to`; raises `msgspec.ValidationError`. Those of `builtin_types` may stand among them."""
+    _learn(to)
+    return msgspec.convert(value, to, builtin_types=builtin_types)
+
+
+def decode(body: bytes | str, to: type[T]) -> T:
+    """Read JSON of our own as `to`; raises `msgspec.DecodeError`."""
+    found: T = _learn(to).decode(body)
+    return found
+
+
+def unpack(body: bytes, to: type[T]) -> T:
+    """Read MessagePack of our own as `to`; raises `msgspec.DecodeError`."""
+    _learn(to)
+    return msgspec.msgpack.decode(body, type=to)
+
+
+def _learn(to: object) -> msgspec.json.Decoder[Any]:
+    known = _decoders.get(to)
+    if known is None:
+        with _LEARNING:
+            known = _decoders[to] = msgspec.json.Decoder(to)
+    return known
 
 
 MAX_INDEX_DIGITS: Final = 9  # no array has more items, and turning digits into a number is quadratic

@@ -17,6 +17,7 @@ import msgspec
 
 from aegis.core.addresses import read_address
 from aegis.core.effects import RESOURCES, Resource
+from aegis.core.json import convert
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
@@ -379,7 +380,7 @@ def _checked(name: str, text: str) -> ResourceFile:
 
     value, _ = parse(text, name)
     try:
-        file = msgspec.convert(value, ResourceFile)
+        file = convert(value, ResourceFile)
     except msgspec.ValidationError as error:
         raise ConfigError((Problem(message=str(error), file=name),)) from error
     problems = [

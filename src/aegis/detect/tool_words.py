@@ -12,6 +12,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import ResourceEffect, names_matched
+from aegis.core.json import convert
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.quick import one_of
@@ -333,7 +334,7 @@ def _checked(name: str, text: str) -> ToolFile:
 
     value, _ = parse(text, name)
     try:
-        file = msgspec.convert(value, ToolFile)
+        file = convert(value, ToolFile)
     except msgspec.ValidationError as error:
         raise ConfigError((Problem(message=str(error), file=name),)) from error
     problems = []

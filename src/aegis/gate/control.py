@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 import orjson
-from msgspec import Struct, convert, field
+from msgspec import Struct, field
 
 from aegis.core.call import check_name
 from aegis.core.canonical import sha256
+from aegis.core.json import decode
 from aegis.core.names import normalise_name
 from aegis.core.outcome import Reason
 from aegis.core.ports import Clock, Document, Reader, Store, Transaction
@@ -181,7 +182,7 @@ def list_contained(reader: Reader) -> Iterator[Contained]:
 
 def contained_of(document: Document) -> Contained:
     """What a document of the collection says."""
-    return convert(orjson.loads(document.body), Contained)
+    return decode(document.body, Contained)
 
 
 def _every(reader: Reader, collection: str, state: str = "") -> Iterator[Document]:

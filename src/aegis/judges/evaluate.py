@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from aegis.core.call import MAX_TASK_CHARS
 from aegis.core.canonical import call_digest, canonical
-from aegis.core.json import parse
+from aegis.core.json import convert, decode, parse
 from aegis.core.judging import JudgeRules, JudgeSpec, Validator
 from aegis.detect.facts import FactSubject as Called
 from aegis.detect.facts import ReadLimits
@@ -180,7 +180,7 @@ def read_lines(text: str, kind: type[Labelled]) -> list[Labelled]:
         if not line.strip():
             continue
         try:
-            cases.append(msgspec.convert(parse(line.encode()), kind))
+            cases.append(convert(parse(line.encode()), kind))
         except (InvalidCall, msgspec.ValidationError) as error:
             raise InvalidCall(f"line {number} is not a labelled call: {error}") from error
         if len(cases) > MAX_CASES or len(cases[-1].task or "") > MAX_TASK_CHARS:
@@ -191,7 +191,7 @@ def read_lines(text: str, kind: type[Labelled]) -> list[Labelled]:
 def read_runs(text: str) -> list[RecordedRun]:
     """Runs that were kept; raises `InvalidCall` where a line is none."""
     try:
-        return [msgspec.json.decode(line, type=RecordedRun) for line in text.splitlines() if line.strip()]
+        return [decode(line, RecordedRun) for line in text.splitlines() if line.strip()]
     except msgspec.DecodeError as error:
         raise InvalidCall(f"the file does not hold recorded runs: {error}") from error
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from aegis.core.canonical import call_digest, canonical
+from aegis.core.json import convert
 from aegis.core.ports import Clock
 from aegis.core.times import MICROS, system_clock
 from aegis.errors import PermitInvalid, TokenInvalid
@@ -45,7 +46,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def read_permit(token: str, key_for: KeyFor) -> Permit:
     """Read the permit that a token is; raises `PermitInvalid` (403) unless a trusted permit key signed it."""
     try:
-        return msgspec.convert(jws.verify(token, TYPE, key_for), Permit)
+        return convert(jws.verify(token, TYPE, key_for), Permit)
     except (TokenInvalid, msgspec.ValidationError) as error:
         raise PermitInvalid("this is no permit of this deployment") from error
 

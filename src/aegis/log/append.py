@@ -20,6 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 from aegis.core.breaks import Break, BreakKind
 from aegis.core.canonical import canonical_record
 from aegis.core.ed25519 import SIGNATURE_BYTES, verify
+from aegis.core.json import convert
 from aegis.core.outcome import Effect, Reason, Role
 from aegis.core.ports import Entry, Head, Node, Payload, Signer
 from aegis.core.receipt import MEMBERS_OF, RECEIPT_VERSION, REQUIRED, Draft, Kind, Recorded
@@ -270,7 +271,7 @@ def check_members(receipt: dict[str, Any]) -> None:
         raise _invalid("missing_signature" if missing == ["sig"] else "missing_member", missing[0])
     # (3) The type of every value.
     try:
-        found = msgspec.convert(receipt, Members)
+        found = convert(receipt, Members)
     except msgspec.ValidationError as error:
         raise _invalid("malformed_member", _member(error)) from error
     # (4) The form of those that types do not say.

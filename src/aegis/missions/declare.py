@@ -11,6 +11,7 @@ import msgspec
 import orjson
 from msgspec import inspect
 
+from aegis.core.json import convert
 from aegis.core.mission import KINDS, MAX_LIFETIME_S, Declaration, Postcondition, Scope
 from aegis.core.names import covers, overlap
 from aegis.core.ports import Signer
@@ -76,7 +77,7 @@ _LONG_S: Final = 30 * 86_400
 def read_declaration(claims: Any) -> Declaration:
     """The mission that `claims` spell; raises `MissionInvalid` naming the member that is wrong."""
     try:
-        declaration = msgspec.convert(claims, Declaration)
+        declaration = convert(claims, Declaration)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         member = where.rstrip("`").lstrip(".") or what.partition("`")[2].partition("`")[0]

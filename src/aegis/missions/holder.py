@@ -21,6 +21,7 @@ import orjson
 
 from aegis.core.call import ToolCall, readable
 from aegis.core.canonical import call_digest, kid_of
+from aegis.core.json import convert
 from aegis.core.mission import MAX_SKEW_S, Declaration, Seconds, Sha256, Text
 from aegis.core.ports import Signer
 from aegis.errors import MissionInvalid
@@ -145,7 +146,7 @@ def _claims(token: str, typ: str, kind: type[T], declaration: Declaration) -> T:
         raise MissionInvalid("the mission names no holder key", member="cnf")
     public, kid = _named_key(declaration.cnf.jwk.x)
     try:
-        return msgspec.convert(status.verify(token, typ, {kid: public}.get), kind)
+        return convert(status.verify(token, typ, {kid: public}.get), kind)
     except msgspec.ValidationError as error:
         raise MissionInvalid("the proof is malformed", member="proof", code="proof_invalid", status=403) from error
 

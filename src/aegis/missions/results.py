@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from aegis.context.sessions import session_key
 from aegis.core.canonical import canonical, sha256, stream_result
+from aegis.core.json import convert
 from aegis.core.mission import Count, Currency, Recourse, Sha256, Text
 from aegis.core.outcome import Verdict
 from aegis.core.ports import Reader, Signer, Transaction
@@ -66,7 +67,7 @@ def sign_result(signer: Signer, *, decision_id: str, result_digest: str, usage: 
 def check_provenance(token: str, public: bytes, *, decision_id: str, result_digest: str) -> Provenance:
     """What the tool signed about exactly this result; raises `MissionInvalid` otherwise."""
     try:
-        claims = msgspec.convert(status.verify(token, status.PROVENANCE, lambda kid: public), Provenance)
+        claims = convert(status.verify(token, status.PROVENANCE, lambda kid: public), Provenance)
     except msgspec.ValidationError as error:
         raise MissionInvalid("the provenance is malformed", member="provenance") from error
     if claims.decision_id != decision_id or claims.result != result_digest:

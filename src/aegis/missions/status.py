@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 import orjson
 
-from aegis.core.json import parse
+from aegis.core.json import convert, parse
 from aegis.core.mission import MAX_SKEW_S, Declaration, Seconds, Text
 from aegis.core.ports import Document, Reader, Transaction
 from aegis.core.receipt import Draft
@@ -134,7 +134,7 @@ def read_status(token: str, issuer_for: IssuerFor, now: int) -> StatusList:
     Raises `MissionInvalid` otherwise.
     """
     try:
-        listed = msgspec.convert(verify_issued(token, STATUS, issuer_for), StatusList)
+        listed = convert(verify_issued(token, STATUS, issuer_for), StatusList)
     except msgspec.ValidationError as error:
         raise MissionInvalid("the status list is malformed", member="status") from error
     if listed.iat > now + MAX_SKEW_S:

@@ -21,7 +21,7 @@ import orjson
 from msgspec import Struct
 
 from aegis.core.extensions import load_extension
-from aegis.core.json import parse
+from aegis.core.json import decode, parse
 from aegis.core.patterns import Lazy
 from aegis.core.ports import Document
 from aegis.core.times import MICROS, rfc3339
@@ -262,7 +262,7 @@ def to_document(message: Message) -> Document:
 def from_document(document: Document) -> Message:
     """The message that a document holds; raises `StoreCorrupt` for anything else."""
     try:
-        return msgspec.json.decode(document.body, type=Message)
+        return decode(document.body, Message)
     except msgspec.DecodeError as error:
         raise StoreCorrupt("the record of a message is damaged") from error
 

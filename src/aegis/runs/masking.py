@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from aegis.core.json import convert
 from aegis.core.outcome import Category, Outcome, Reason
 from aegis.core.patterns import Lazy
 from aegis.detect.rules.scanner import Scanner
@@ -27,7 +28,7 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_options(options: Mapping[str, Any], kind: type[T]) -> T:
     """`options` as `kind` (a frozen struct that forbids unknown fields); raises `ValueError` naming the member."""
     try:
-        return msgspec.convert(dict(options), kind)
+        return convert(dict(options), kind)
     except msgspec.ValidationError as error:
         raise ValueError(str(error).lower().replace("object ", "")) from error
 

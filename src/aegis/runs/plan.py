@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aegis.config.config import Config
 from aegis.config.document import nearest
@@ -17,10 +17,6 @@ from aegis.runs.providers import NO_OPTIONS, Make, Provider, RunParts, WiredProv
 from aegis.runs.routing import Model
 from aegis.runs.state import STAGES, RunGuard, Stage
 from aegis.runs.tools import StdioServer
-
-if TYPE_CHECKING:
-    pass
-
 
 GRAPHS: Final = "aegis.run_graphs"
 

@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from aegis.core.effects import EffectScope, Resource, Verb
+from aegis.core.json import convert
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.languages.syntax import CodeLanguage
@@ -191,6 +192,6 @@ def _checked(name: str, text: str) -> CallFile:
 
     value, _ = parse(text, name)
     try:
-        return msgspec.convert(value, CallFile)
+        return convert(value, CallFile)
     except msgspec.ValidationError as error:
         raise ConfigError((Problem(message=str(error), file=name),)) from error

@@ -18,7 +18,6 @@ import os
 import platform
 import stat
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 
 from aegis._version import __version__
+from aegis.core.json import unpack
 
 _File = TypeVar("_File")
 
@@ -41,8 +41,6 @@ _COMPILED: Final = Path(__file__).resolve().parents[2] / "_data" / "compiled"
 ANY_MACHINE: Final = ""  # names what was compiled when the package was built
 _LONGEST_WAIT: Final = 60.0  # seconds for which another process may compile: one that is stopped stops no other
 _PAUSE: Final = 0.05  # seconds between two looks
-# How a type is read is worked out when it is first read; two threads that do so at once end the process.
-_LEARNING: Final = threading.RLock()
 
 
 def default_cache_folder() -> Path:
@@ -103,12 +101,11 @@ def load_files(
     """
     texts = [(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     identity = (kind, written_as(reader), *(word for text in texts for word in text))
-    with _LEARNING:
-        body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
-        if body is not None:
-            with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
-                return msgspec.msgpack.decode(body, type=tuple[kept, ...])  # type: ignore[valid-type]
-        files = tuple(check(name, text) for name, text in texts)
+    body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
+    if body is not None:
+        with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
+            return unpack(body, tuple[kept, ...])  # type: ignore[valid-type]
+    files = tuple(check(name, text) for name, text in texts)
     if cache is not None:
         store_cached(cache, identity, msgspec.msgpack.encode(files))
     return files

@@ -13,6 +13,7 @@ import orjson
 import yaml
 
 from aegis.core.effects import names_matched
+from aegis.core.json import unpack
 from aegis.core.outcome import Category, Outcome, Risk, outcome_of, risk_of
 from aegis.core.shipped import shipped_folder
 from aegis.core.text import SURFACES, TEXT_ROLES, Surface
@@ -128,7 +129,7 @@ def _checkers() -> tuple[str, ...]:
 
 
 def _decoded(body: bytes) -> tuple[Rule, ...]:
-    return msgspec.msgpack.decode(body, type=tuple[Rule, ...])
+    return unpack(body, tuple[Rule, ...])
 
 
 LEAST_EXAMPLES: Final = 2

@@ -16,6 +16,7 @@ import msgspec
 import re2
 import yaml
 
+from aegis.core.json import convert
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_files
@@ -63,7 +64,7 @@ class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def read_words(name: str, text: str) -> OrderWords:
     """One file of words, checked; raises `ConfigError` for members that are unknown, missing or of another type."""
     try:
-        return msgspec.convert(yaml.safe_load(text), OrderWords)
+        return convert(yaml.safe_load(text), OrderWords)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigError((Problem(message=f"the words of orders cannot be read: {error}", file=name),)) from error
 

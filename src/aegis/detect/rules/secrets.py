@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 import yaml
 
+from aegis.core.json import convert
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_files
@@ -68,7 +69,7 @@ class SecretWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def read_words(name: str, text: str) -> SecretWords:
     """One file of words, checked; raises `ConfigError` for members that are unknown, missing or of another type."""
     try:
-        return msgspec.convert(yaml.safe_load(text), SecretWords)
+        return convert(yaml.safe_load(text), SecretWords)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigError((Problem(message=f"the words of secrets cannot be read: {error}", file=name),)) from error
 

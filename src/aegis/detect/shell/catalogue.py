@@ -16,6 +16,7 @@ import msgspec
 import re2
 
 from aegis.core.effects import RESOURCES, SCOPES, VERBS
+from aegis.core.json import T, convert, unpack
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.rules.cache import default_cache_folder, load_cached, load_shipped, store_cached, written_as
@@ -268,7 +269,6 @@ class _Examples(_Member, frozen=True, kw_only=True):
 
 
 _Part = TypeVar("_Part")
-_Converted = TypeVar("_Converted")
 _FOUND_AT: Final = Lazy(r"^(.*?)(?: - at `\$(.*)`)?$")
 _STEP: Final = Lazy(r"\.(\w+)|\[(\d+)\]")
 _NAME: Final = Lazy(r"^[^\sA-Z/*]+\*?$")
@@ -358,7 +358,7 @@ def load(folder: Path, *, cache: Path | None = None) -> tuple[KnownProgram, ...]
     body = None if cache is None else load_cached(cache, identity) or load_shipped(identity)
     if body is not None:
         with contextlib.suppress(msgspec.DecodeError):  # of another version: read anew
-            return msgspec.msgpack.decode(body, type=tuple[KnownProgram, ...])
+            return unpack(body, tuple[KnownProgram, ...])
     programs = tuple(program for family in families(files) for program in family.programs)
     if cache is not None:
         store_cached(cache, identity, msgspec.msgpack.encode(programs))
@@ -418,9 +418,9 @@ class _Reading:
             return None
         return Family(about=about, found=examples.found, passes=examples.passes, programs=tuple(programs))
 
-    def _convert(self, value: object, to: type[_Converted], pointer: str) -> _Converted | None:
+    def _convert(self, value: object, to: type[T], pointer: str) -> T | None:
         try:
-            return msgspec.convert(value, to)
+            return convert(value, to)
         except msgspec.ValidationError as error:
             match = _FOUND_AT.match(str(error))
             steps = _STEP.findall(match.group(2) or "") if match is not None else []

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import os
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from aegis.detect.rules import load
-from aegis.detect.rules.cache import load_cached, load_files, store_cached
+from aegis.detect.rules.cache import load_cached, store_cached
 from aegis.errors import ConfigError
 
 OLD = time.time() - 100_000
@@ -128,20 +126,3 @@ def test_what_is_wrong_is_said_each_time(cache: Path, rules: Path) -> None:
     for _ in range(2):
         with pytest.raises(ConfigError):
             load(rules, cache=cache)
-
-
-def test_threads_that_ask_first_at_once_read_a_type_one_after_another(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("{}", encoding="utf-8")
-    inside, most, beside = set[int](), list[int](), threading.Event()
-
-    def check(_name: str, _text: str) -> str:
-        inside.add(threading.get_ident())
-        most.append(len(inside))
-        beside.wait(0.2) if len(inside) < 2 else beside.set()
-        inside.remove(threading.get_ident())
-        return ""
-
-    with ThreadPoolExecutor(2) as threads:
-        asked = [threads.submit(load_files, tmp_path, "a", Path(__file__), str, check, cache=None) for _ in range(2)]
-        assert [one.result() for one in asked] == [("",)] * 2
-    assert most == [1, 1]
