@@ -135,6 +135,7 @@ _SENDS: Final = Lazy(
 _NETWORK_SENDS: Final = Lazy(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
 )
+_PRINTS: Final = frozenset({"print", "puts"})
 # What a name holds through which something is sent that no text of the call shows.
 _CONNECTION: Final = Lazy(
     r"\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
@@ -360,8 +361,9 @@ def _judge_flow(
     reads = _READS(name) and calls_of(language).may_read(name, call.arguments)
     if reads and any(_is_secret(word) or (folders and is_secret_place(word)) for word in _strings(call.arguments)):
         facts.signals.append(("code.reads-secret", shown))
+    written = name.rpartition(".")[2] in _PRINTS and language != "perl"  # an address that is shown leads nowhere
     if 3 in asked and (
-        _NETWORK_SENDS.search(call.text)
+        _NETWORK_SENDS.search(call.text.replace("://", "") if written else call.text)
         or _CONNECTION.search(call.text)
         or "connection" in kinds.get(name.partition(".")[0], frozenset())
     ):

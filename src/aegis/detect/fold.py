@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache, lru_cache
+from itertools import islice
 from typing import Final
 
 from aegis.core.names import normalise_name
@@ -101,6 +102,7 @@ _SKELETON: Final = str.maketrans(LOOKALIKES, ASCII) | {0x2044: "/", 0x2215: "/",
 _MARKS: Final = dict.fromkeys(code for code in range(0x0300, 0x0370))
 _TAG_BYTES: Final = "\U000e0020".encode()[:2]  # how every tag character begins in UTF-8
 _LEAST_TAGS: Final = 6
+_MOST_ALIKE: Final = 8  # runs of one character whose lengths spell nothing
 # Putting a run of marks into their order takes as long as its square; no script piles up more than these (UAX 15).
 _PILED: Final = Lazy(r"(\p{M}{30})\p{M}+")
 # Blocks of Unicode whose characters may be ASCII in another form (NFKC).
@@ -174,7 +176,8 @@ def may_be_unseen(together: str) -> bool:
 def hidden_text(text: str) -> str:
     """Invisible characters that carry a message of their own; empty where there are none.
 
-    Six tag characters, or a run of eight other invisible ones, never stand in honest text.
+    Six tag characters, or a run of eight other invisible ones, never stand in honest text. Runs of one character alone
+    are what editors leave behind, unless there are so many that their lengths could be letters.
     """
     if text.isascii():
         return ""
@@ -182,5 +185,6 @@ def hidden_text(text: str) -> str:
         tags = tag_text(text)
         if len(tags) >= _LEAST_TAGS:
             return tags
-    match = _RUN.search(text)
-    return f"{len(match.group())} invisible characters" if match is not None else ""
+    runs = list(islice((match.group() for match in _RUN.finditer(text)), _MOST_ALIKE))
+    told = next((run for run in runs if len(runs) == _MOST_ALIKE or len(set(run)) > 1), "")
+    return f"{len(told)} invisible characters" if told else ""

@@ -455,6 +455,13 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
         if isinstance(started := named.get("command"), list) and isinstance(arguments, list):  # of a container
             yield shlex.join([one for one in (*started, *arguments) if isinstance(one, str)])
         image, command = named.get("image"), named.get("command")
+        entry = named.get("entrypoint")
+        opened = " ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
+        if opened.partition(" ")[0].rpartition("/")[2] in _SHELLS and isinstance(command, (str, list)):
+            words = command if isinstance(command, list) else [command]
+            is_line = isinstance(command, str) and not opened.endswith("c")
+            named["entrypoint"] = f"{opened} {command if is_line else shlex.join(map(str, words))}"  # both are one line
+            del named["command"]
         if isinstance(image, str) and isinstance(command, str) and "entrypoint" not in named:
             yield f"{image.partition(':')[0].rpartition('/')[2]} {command}"  # images are named after their program
         script = inner.get("script") if isinstance(inner := named.get("with"), dict) else None

@@ -57,6 +57,7 @@ SQUEEZES: Final = (
     r"(?:\b(?:[A-Za-z]+[013457@$]|[013457@$]+[A-Za-z])[A-Za-z0-9@$]*[ ,.;:]+){3}|(?:\b[A-Za-z0-9@$!] +){12}|"
     r"\b[a-z]{30}"
 )
+_DISGUISED: Final = Lazy(SQUEEZES)
 _LEET: Final = str.maketrans({
     "0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t", "@": "a", "$": "s", "!": "i", "|": "i", "l": "i",
 })  # fmt: skip
@@ -193,7 +194,10 @@ def squeezed(text: str) -> str | None:
 
     Rules ask it for orders that hide between blanks, digits and marks, and are written the same way.
     """
-    letters = "".join(filter(str.isalpha, text.lower().translate(_LEET)))
+    lines = text.split("\n")
+    told = {at + beside for at, line in enumerate(lines) if _DISGUISED.search(line) for beside in (-1, 0, 1)}
+    near = "\n".join(line for at, line in enumerate(lines) if at in told)  # the lines of a disguise, and those beside
+    letters = "".join(filter(str.isalpha, near.lower().translate(_LEET)))
     return letters if len(letters) >= _LEAST_RUN else None
 
 

@@ -78,6 +78,9 @@ def test_a_function_of_an_object_is_no_module_of_programs() -> None:
         ("New-AzureADServicePrincipalPasswordCredential", {("permit", "cloud-identity")}),
         ("Get-AzSqlDatabase", set()),
         ("Remove-Variable", set()),
+        ("Remove-RuleFromProject", set()),
+        ("New-AzKitCredential", {("permit", "cloud-identity")}),
+        ("New-AzKitCredentialScanObject", set()),
         ("new-thing", set()),
     ],
 )

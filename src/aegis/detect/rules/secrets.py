@@ -294,6 +294,7 @@ _PLACE: Final = Lazy(
 )
 
 
+_CMDLET: Final = Lazy(r"(?:Add|ConvertTo|Get|Import|New|Set)-[A-Z][a-z][A-Za-z0-9]{1,60}")  # what makes the value
 _INNER: Final = Lazy(r"([A-Za-z_][\w.-]*)[=:]([^=].*)")
 _WITHOUT_LINES: Final = str.maketrans("", "", "_-.")
 _QUOTES: Final = ('"', "'", "`")
@@ -306,6 +307,8 @@ def assigned(value: str, whole: str) -> bool:
     letters = value.translate(_WITHOUT_LINES)
     if letters.isalpha() and (not quoted or letters.islower() or letters.isupper()):
         return False  # a word: most of what stands in these places, so it is asked first
+    if not quoted and _CMDLET.fullmatch(value):
+        return False
     place = _PLACE.search(head)
     if place is None:
         return False

@@ -8,7 +8,7 @@ programs in `data/programs` (ATT&CK T1098, T1136, T1485, T1490, T1531, T1537, T1
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final, Literal, NamedTuple
 
 from aegis.core.effects import Resource
@@ -19,7 +19,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tree import Command
-from aegis.detect.shell.uses import DRY, Did, service_resource, without_trials
+from aegis.detect.shell.uses import DRY, TRIES, Did, service_resource, without_trials
 from aegis.detect.shell.words import FED
 from aegis.detect.tool_words import is_throwaway
 
@@ -267,6 +267,8 @@ _DISARMS: Final = frozenset({
     "assert", "block", "clear", "confirm", "disable", "find", "measure", "protect", "remove", "search", "show", "stop",
     "test", "uninstall", "unregister",
 })  # fmt: skip
+_GIVE_NOTHING: Final = ("Object", "OwnerNode")  # what is only put together in memory; the machines that a role runs on
+_TAKEN_FROM: Final = "from"  # what stands behind it stays
 _RIGHTS: Final = frozenset({
     "role", "permission", "consent", "credential", "federated", "federation", "owner", "oauth", "delegated", "password",
     "authentication",
@@ -419,19 +421,19 @@ _LONGEST_NAME: Final = 64  # characters of a word that is taken for a deed
 _SPOKEN_FOR: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *uses()})
 
 
-def cmdlet_effects(name: str) -> Iterator[Did]:
+def cmdlet_effects(name: str, args: Sequence[str] = ()) -> Iterator[Did]:
     """Return what a command of PowerShell does that nothing is known of, by the words that its capitals tell apart."""
     verb, dash, noun = name.partition("-")
     verb = verb.lower()
-    if not dash or noun[:1].islower():
+    if not dash or noun[:1].islower() or any(arg.lower() in TRIES for arg in args):
         return
     if verb not in _DISARMS and _ARMED.search(noun[:_LONGEST_NAME]) is not None:
         yield Did("execute", "code", "one", (name,))
     if verb not in _TAKES_AWAY and verb not in _GIVES:
         return
-    words = words_of(noun)[1:]  # the first one is that of its module
+    words = list(takewhile(_TAKEN_FROM.__ne__, words_of(noun)[1:]))  # the first one is that of its module
     if verb in _GIVES:
-        if not _RIGHTS.isdisjoint(words):
+        if not noun.endswith(_GIVE_NOTHING) and not _RIGHTS.isdisjoint(words):
             yield Did("permit", "cloud-identity", "one", (name,))
         return
     for word in words:

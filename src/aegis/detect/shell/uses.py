@@ -67,7 +67,7 @@ _NOT_TRIED: Final = frozenset({
     "-whatif:$false", "-whatif:false", "-whatif:0", "-wi:$false", "--dry-run=false", "--dry-run=none", "--dryrun=false",
     "--dry_run=false", "--noop=false", "--check=false", "--simulate=false",
 })  # fmt: skip
-_TRIES: Final = frozenset({"-whatif", "-whatif:$true", "-wi"})  # of every cmdlet that changes anything
+TRIES: Final = frozenset({"-whatif", "-whatif:$true", "-wi"})  # of every cmdlet that changes anything
 DRY: Final = frozenset({"--dry-run", "--dry-run=client", "--dry-run=server", "--dryrun", "--help", "--noop", "-n=true"})
 
 
@@ -309,7 +309,7 @@ def effects_of(name: str, args: Sequence[str]) -> Iterator[Did]:
     if entries is None:
         return
     used = Used(name, without_trials(args))
-    if used.is_cmdlet and not _TRIES.isdisjoint(used.lowered):
+    if used.is_cmdlet and not TRIES.isdisjoint(used.lowered):
         return
     for entry in entries:
         if _applies(entry, used):

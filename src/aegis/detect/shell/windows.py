@@ -375,7 +375,7 @@ class _Reading:
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
         if "-" in command.name and command.name not in uses():
-            found = cmdlet_effects(command.text.split(None, 1)[0])
+            found = cmdlet_effects(command.text.split(None, 1)[0], command.args)
         for did in found:
             whole = command.name != "remove-item" or any(arg[:2].lower() == "-r" for arg in command.args)
             if not (did.values and through_door(did.verb, did.values[0], given_text(command), self.facts, whole=whole)):

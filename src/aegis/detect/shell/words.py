@@ -283,6 +283,8 @@ def is_stream(word: str) -> bool:
     in_folder = "\\" in left
     if "." in name and not name.replace(".", "").isdigit() and (in_folder or right.lower().endswith(RUNS)):
         return True
+    if left.isalpha() and right.lower().endswith(".com") and right.count(".") > 1:
+        return False  # a service and the host that it is on: `Pool:a1.shop.com`
     return right.lower().endswith(PROGRAM_FILES) or (in_folder and word[1:2] == ":")
 
 
