@@ -153,7 +153,8 @@ def analyse_command(text: str, tool: str, effort: Effort, files: Files, depth: i
     else:
         facts = ShellFacts(effort=effort)
         waiting = []
-    waiting += [(dialect, text, dialect == read.dialects[0]) for dialect in read.dialects if dialect != "bash"]
+    own = {"cmd": text if '"' in text or "bash" not in read.dialects else text.replace("'", '"'), "powershell": text}
+    waiting += [(one, own[one], one == read.dialects[0]) for one in read.dialects if one in own]
     for dialect, script, is_meant in waiting[:_MOST_SCRIPTS]:
         inner = analyse_spoken(dialect, script, effort)
         inner.too_long = inner.too_long and is_meant
