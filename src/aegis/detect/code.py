@@ -40,7 +40,7 @@ from aegis.detect.paths import is_secret_file, is_secret_place
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.doors import take_doors
 from aegis.detect.shell.heredocs import unescaped
-from aegis.detect.shell.shell import analyse_shell
+from aegis.detect.shell.windows import analyse_command
 
 __all__ = ["LANGUAGES", "MAX_CODE", "CodeLanguage", "analyse_code", "language_of", "parse_code"]
 
@@ -403,7 +403,7 @@ def _command(script: str, facts: CodeFacts, effort: Effort, files: Files | None)
     if script in facts.commands:
         return
     facts.commands.add(script)
-    inner = analyse_shell(script, 1, effort, files=files)
+    inner = analyse_command(script, "", effort, files or Files(), 1)
     facts.runs.extend(inner.runs)
     facts.programs.extend(inner.programs)
     facts.too_long |= inner.too_long

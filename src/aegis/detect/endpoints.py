@@ -389,12 +389,16 @@ def command_request(program: str, args: Sequence[str]) -> tuple[str, str, str]:
             fields[field] = {"true": True, "false": False}.get(told, told)
         elif word in _SAID:
             method = word
-        elif not url and ("://" in word or (":" in word and "/" in word)) and word[0] not in "-{@":
+        elif (
+            not url
+            and ("://" in word or (":" in word and "/" in word) or _OF_SERVER.match(word))
+            and word[0] not in "-{@"
+        ):
             url = word if "://" in word else f"http://{word}"
         elif server and at and not url and "/" in word and word[0] != "-" and not before.startswith("-"):
             url = f"{server}/{word.lstrip('/')}"
     body = body or (orjson.dumps(fields).decode() if fields else "")
-    return (method or "POST" * bool(body), url, body)
+    return (method or ("POST" if body else "GET" * bool(url)), url, body)
 
 
 _SERVERS: Final[Mapping[tuple[str, ...], str]] = {
@@ -403,5 +407,6 @@ _SERVERS: Final[Mapping[tuple[str, ...], str]] = {
 }  # fmt: skip
 _FIELDS: Final = frozenset({"-f", "-F", "--field", "--raw-field"})
 _BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--json", "--body-data", "--post-data"})
+_OF_SERVER: Final = Lazy(r"^\$[{\w}]{2,40}/apis?/")  # whose name a variable holds
 _SAID: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
 _MOST_WORDS: Final = 64

@@ -174,13 +174,17 @@ _NO_OWNERS: Final = frozenset({"return", "typeof", "case", "in", "of", "else", "
 
 
 def folded(text: str, language: str) -> str:
-    """A text with the literals that it joins as one, and in JavaScript with `x["name"]` as `x.name`."""
+    """A text with the literals that it joins as one, `x["name"]` of JavaScript as `x.name`, steps of Groovy called."""
     sign = _JOINS.get(language, "")
     if sign and _MAY_JOIN[sign].search(text):
         text = _JOINED[sign].sub(_joined, text)
     if language in ("javascript", "typescript") and "[" in text:
         text = _BY_NAME.sub(_member, text)
-    return text
+    return str(_STEP.sub(r"\1\2(\3)", text)) if language == "groovy" else text
+
+
+# A step of a pipeline in Groovy that runs a command, whose parentheses may be left out.
+_STEP: Final = Lazy(r"(?m)((?:^|[;{])[ \t]*)(sh|bat)[ \t]+(\"{3}(?s:.*?)\"{3}|'{3}(?s:.*?)'{3}|\"[^\"\n]*\"|'[^'\n]*')")
 
 
 _CALL: Final = r"([A-Z]\w*)\s*(\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\"|\([^()]{0,80}\))*\))"

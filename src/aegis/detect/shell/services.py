@@ -18,6 +18,7 @@ from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
 from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
+from aegis.detect.shell.tamper import ARMS
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import DRY, TRIES, Did, service_resource, without_trials
 from aegis.detect.shell.words import FED
@@ -254,14 +255,9 @@ _GIVES: Final = frozenset({"add", "new", "grant", "set", "update", "register", "
 # What scripts for attackers say that they do, which no module of an administrator has in its names, and verbs that
 # undo or look for it.
 _ARMED: Final = Lazy(
-    r"(?i)backdoor|persistence$|shellcode|keylog|keystroke|kerberoast|mimi(?:katz|dog)|privesc|exfil(?:trat|$)|"
-    r"ransomware|meterpreter|dcsync|dcshadow|bruteforce|dnscat|maldoc|infostealer|"
-    r"(?:reverse|bind|web)(?:shell|tcp|https?|udp)|"
-    r"(?:token|password|cred\w*|hash(?:es)?|cookies?|wcm|sam|lsa(?:ss)?|ntds|vault)"
-    r"(?:steal|theft|dump|spray|harvest|grab|impersonat)|dump(?:cred|hash|secret|lsa|sam|ntds)|steal(?:token|cred|cookie)|"
-    r"(?:dll|process|code|pe|reflective)inject|hollowing|(?:uac|amsi|applocker|edr|etw)bypass|"
-    r"bypass(?:uac|amsi|applocker|edr|etw)|(?:encrypted|encoded|obfuscated)payload|(?:golden|silver)ticket|"
-    r"kerberoshash|passwordhash(?:es)?$|privatekeys$|remotewmi$"
+    rf"(?i){ARMS}|backdoor|persistence$|shellcode|keylog|keystroke|exfil(?:trat|$)|bruteforce|"
+    r"(?:reverse|bind|web)(?:shell|tcp|https?|udp)|(?:dll|process|code|pe|reflective)inject|hollowing|"
+    r"(?:encrypted|encoded|obfuscated)payload|vault(?:dump|grab|steal)|kerberoshash|passwordhash(?:es)?$|privatekeys$|remotewmi$"
 )
 _DISARMS: Final = frozenset({
     "assert", "block", "clear", "confirm", "disable", "find", "measure", "protect", "remove", "search", "show", "stop",

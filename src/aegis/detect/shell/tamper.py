@@ -177,12 +177,22 @@ RUNNERS: Final = frozenset({
     "python", "python2", "python3", "py", "ruby", "perl", "proxychains", "proxychains4", "wine", "mono", "uv", "pipx",
 })  # fmt: skip
 _ENDINGS: Final = (".py", ".exe", ".ps1", ".rb", ".pl", ".sh")
-# What a tool calls itself that is made for nothing else, and how names begin of what looks for such tools.
-_DISARMS: Final = ("test", "detect", "find", "check", "scan", "remove", "block")
+# What a tool calls itself that is made for nothing else, and words of what looks for such tools or mends a hole.
+_DISARMS: Final = ("test", "detect", "find", "check", "scan", "remove", "block", "patch", "mitigat", "verif", "audit")
+ARMS: Final = (
+    r"kerberoast|asrep(?:roast|catch)|mimi(?:katz|dog)|privesc|ransomware|meterpreter|dcsync|dcshadow|dnscat|maldoc|"
+    r"infostealer|(?:tokens?|passwords?|cred(?:s|entials?)?|hash(?:es)?|cookies?|keychains?|wcm|sam|lsa(?:ss)?|ntds)"
+    r"(?:steal|theft|dump|spray|harvest|grab|impersonat|loot)|dump(?:cred|hash|secret|lsa|sam|ntds)|"
+    r"steal(?:token|cred|cookie)|(?:uac|amsi|applocker|edr|etw)bypass|bypass(?:uac|amsi|applocker|edr|etw)|"
+    r"(?:golden|silver)ticket|passthe(?:hash|ticket|cert|key)|(?:ntlm|smb|ldap|multi)relay|"
+    r"(?:smart|password|login|ssh|rdp|smb|ike|wifi|kerberos)brut|(?:arp|dns|adfs|llmnr|print)spoof|zerologon|"
+    r"printnightmare|eternalblue|log4shell|dirty(?:cow|pipe)|pwnkit|proxy(?:logon|shell)$|certifried|smbghost|"
+    r"(?:exploit|poc)cve\d|cve\d{8,11}(?:exploit|poc)|^(?:cve20\d{6,9}|ms\d{5})$"
+)  # of a name without dots and dashes
+_ARMED: Final = Lazy(ARMS)
 _ARMS: Final = Lazy(
-    r"(?:^|[_-])(?:backdoors?|key[_-]?logger|ransomware|rootkit|infostealer|(?:reverse|rev)[_-]?shell|shell[_-]?code|"
-    r"(?:token|cookie|password|credential|cred)s?[_-]?(?:steal(?:er)?|dump(?:er)?|grab(?:ber)?|harvest(?:er)?)|"
-    r"(?:brute[_-]?force|password[_-]?spray|kerberoast)(?:er)?)(?:$|[_-])"
+    r"(?:^|[_-])(?:backdoors?|key[_-]?logger|rootkit|(?:reverse|rev)[_-]?shell|shell[_-]?code|"
+    r"(?:brute[_-]?force|password[_-]?spray)(?:er)?)(?:$|[_-])"
 )
 
 
@@ -195,11 +205,12 @@ def started_tool(command: Command) -> bool:
     base = program.replace("\\", "/").rpartition("/")[2].lower()
     ending = next((ending for ending in _ENDINGS if base.endswith(ending)), "")
     name = base[: -len(ending)] if ending else base
-    return bool(ending) and (
-        base in _ATTACK_TOOLS
-        or name in _ATTACK_TOOLS
-        or (_ARMS.search(name) is not None and not name.startswith(_DISARMS))
-    )
+    if not ending and base == program.lower():
+        return False
+    if base in _ATTACK_TOOLS or name in _ATTACK_TOOLS:
+        return True
+    armed = _ARMS.search(name) or _ARMED.search(name.replace("-", "").replace("_", ""))
+    return armed is not None and not any(word in name for word in _DISARMS)
 
 
 def _shows(sign: Sign, args: tuple[str, ...]) -> bool:

@@ -137,23 +137,24 @@ def spoken(tool: str, text: str) -> Spoken:
     return Spoken(tuple(found), False)
 
 
-def analyse_command(text: str, tool: str, effort: Effort, files: Files) -> ShellFacts:
+def analyse_command(text: str, tool: str, effort: Effort, files: Files, depth: int = 0) -> ShellFacts:
     """Return what a command line does in every shell that may read it; never raises.
 
     `files` is what is known of files that were written before, to which its own are added. A reader for which the
-    text was not written need not understand it.
+    text was not written need not understand it. `depth` is 1 where a program starts the command.
     """
     if not text.isascii():  # half of a pair of surrogates is no character, and no pattern takes it
         text = text.encode("utf-8", "replace").decode("utf-8")
     read = spoken(tool, text)
     if "bash" in read.dialects:
-        facts = analyse_shell(text, 0, effort, files=files)
+        facts = analyse_shell(text, depth, effort, files=files)
         facts.too_long = facts.too_long and not (read.sure and read.dialects[0] != "bash")
         waiting = [(_dialect_of(language), given, True) for language, given in facts.foreign]
     else:
         facts = ShellFacts(effort=effort)
         waiting = []
-    waiting += [(dialect, text, dialect == read.dialects[0]) for dialect in read.dialects if dialect != "bash"]
+    own = {"cmd": text if '"' in text or "bash" not in read.dialects else text.replace("'", '"'), "powershell": text}
+    waiting += [(one, own[one], one == read.dialects[0]) for one in read.dialects if one in own]
     for dialect, script, is_meant in waiting[:_MOST_SCRIPTS]:
         inner = analyse_spoken(dialect, script, effort)
         inner.too_long = inner.too_long and is_meant
@@ -375,7 +376,7 @@ class _Reading:
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
         if "-" in command.name and command.name not in uses():
-            found = cmdlet_effects(command.text.split(None, 1)[0], command.args)
+            found = cmdlet_effects(next(iter(command.text.split(None, 1)), ""), command.args)
         for did in found:
             whole = command.name != "remove-item" or any(arg[:2].lower() == "-r" for arg in command.args)
             if not (did.values and through_door(did.verb, did.values[0], given_text(command), self.facts, whole=whole)):

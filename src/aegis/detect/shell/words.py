@@ -260,7 +260,8 @@ def is_share(word: str) -> bool:
     if at < 0 or word.startswith(("\\\\.\\", "\\\\?\\", "\\\\localhost\\", "\\\\127.0.0.1\\")):
         return False
     before, behind = word[:at], word[at + 2 :]
-    return behind[:1].isalnum() and "\\" in behind and (not before or before[-1] in "=:@(,\"' ")
+    drive = len(before) == 2 and before[0].isalpha()  # behind which a program in another language writes two for one
+    return behind[:1].isalnum() and "\\" in behind and (not before or (before[-1] in "=:@(,\"' " and not drive))
 
 
 def is_stream(word: str) -> bool:
