@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.served import served
+from support.shell import aegis_python
 
 CONFIG = """version: 1
 profile: standard
@@ -18,16 +18,17 @@ limits: {rate: unlimited}
 tools:
   pay: {risk: high, approvals: {always: true}}
 """
-SCRIPT = Path(__file__).parent / "drivers" / "agents_process.py"
+SCRIPT = Path(__file__).with_name("agents_process.py")
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
 def test_a_stored_run_state_executes_once_and_as_the_gate_says(tmp_path: Path, decision: str) -> None:
+    python = aegis_python("agents", "aegis.adapters.pausing")
     with served(tmp_path / "home", CONFIG) as gateway:
         url, key = f"http://127.0.0.1:{gateway.port}", gateway.credentials.text("bot")
 
         def agent(step: str) -> dict[str, Any]:
-            command = [sys.executable, "-P", str(SCRIPT), url, key, str(tmp_path), step]
+            command = [str(python), str(SCRIPT), url, key, str(tmp_path), step]
             run = subprocess.run(command, capture_output=True, text=True, timeout=120)
             assert run.returncode == 0, run.stderr
             value: dict[str, Any] = json.loads(run.stdout)

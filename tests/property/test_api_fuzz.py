@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Iterator
+from http.cookiejar import DefaultCookiePolicy
 from inspect import isfunction
 from typing import Any
 
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -52,6 +54,15 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def session() -> Iterator[requests.Session]:
+    """Connections that stay open from one case to the next, and nothing else that does."""
+    with requests.Session() as kept:
+        kept.trust_env = False
+        kept.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        yield kept
+
+
 def without_references(body: Any) -> Any:
     """A call that names no other one: a schema cannot say which calls the log knows."""
     if isinstance(body, list):
@@ -64,7 +75,7 @@ def without_references(body: Any) -> Any:
 
 @schema.parametrize()
 @settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
-def test_every_answer_is_described(gateway: Served, case: schemathesis.Case[Any]) -> None:
+def test_every_answer_is_described(gateway: Served, session: requests.Session, case: schemathesis.Case[Any]) -> None:
     operation = case.operation.definition.raw["operationId"]
     excluded = []
     if operation in MEANING:
@@ -75,6 +86,7 @@ def test_every_answer_is_described(gateway: Served, case: schemathesis.Case[Any]
         case.body = without_references(case.body)
     case.call_and_validate(
         base_url=f"http://127.0.0.1:{gateway.port}",
+        session=session,
         headers={"Authorization": f"Bearer {gateway.credentials.text('everything')}"},
         excluded_checks=[check for name in excluded if isfunction(check := CHECKS.get_one(name))],
     )
