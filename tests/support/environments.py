@@ -32,7 +32,7 @@ class Fresh:
         _run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", out, cwd=source)
         (wheel,) = out.glob("*.whl")
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", self.python)
-        _run(*pip, "install", "--quiet", "--no-index", "--no-deps", wheel, cwd=self.place)
+        _run(*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-compile", wheel, cwd=self.place)
 
     def run(self, *arguments: str | Path, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
         """Run this environment's Python; its exit code is the caller's to look at."""
