@@ -146,7 +146,7 @@ _FETCHED: Final = Lazy(
     r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
-    r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
+    r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|\.getresponse\s*\(|\.request\s*\(\s*['\"](?:GET|POST)['\"]\s*,|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
     r"\brequest\.(?:get_json|json\b|form\b|args\b)|\breq\.(?:body|query|params)\b|"
     r"\b(?:include|require)(?:_once)?[\s(]+['\"](?:https?|ftp)://"
 )

@@ -19,6 +19,7 @@ from aegis.detect.shell.words import FED, FETCHERS, INTERPRETERS, LOOSE_PLACES, 
 
 Signalled = tuple[str, str]
 _CONNECTS: Final = of_kind("connects")
+_BRINGS: Final = FETCHERS | _CONNECTS
 _RUNS_LINES: Final = of_kind("runs-input")
 # Commands that print what a secret store holds: words that must all stand in the command.
 _STORES: Final = {
@@ -60,7 +61,7 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
         if secret and sends and name != "ssh":
             found.append(("shell.sends-secret", shown))
         fetchers += [command] if name in FETCHERS else []
-        fetched = fetched or name in FETCHERS or name in _CONNECTS or "s_client" in command.args
+        fetched = fetched or name in _BRINGS or "s_client" in command.args
         decoded = decoded or decodes(command)
         secret = secret or prints_secret(command) or name in _DUMPERS
     return found
@@ -275,11 +276,11 @@ def decodes(command: Command) -> bool:
 
 def substitutions(commands: list[Command]) -> list[Signalled]:
     """`bash <(curl ...)`, `sh -c "$(curl ...)"`, `eval "$(... | base64 -d)"`."""
-    fetches = any(command.inside and command.name.lower() in FETCHERS for command in commands)
+    fetches = any(command.inside and command.name.lower() in _BRINGS for command in commands)
     decoded = any(command.inside and decodes(command) for command in commands)
     if not fetches and not decoded:
         return []
-    within = [command for command in commands if command.inside and command.name.lower() in FETCHERS]
+    within = [command for command in commands if command.inside and command.name.lower() in _BRINGS]
     for command in commands:
         if command.words and _RUNS_FETCHED.match(command.words[0]):
             return [(_installs(within), command.text[:80])]

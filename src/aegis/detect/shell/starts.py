@@ -214,6 +214,7 @@ _LOADERS: Final = frozenset({
     "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH", "GROFF_BIN_PATH", "FACTERLIB", "OPENSSL_CONF", "OPENSSL_ENGINES",
 })  # fmt: skip
 _PARTS: Final = Lazy(r"[\s=:]+|^-[rMI]|\s-[rMI]")
+_LIBRARY: Final = Lazy(r"\.(?:so|dylib)\b|^/")
 USUAL_PLACES: Final = (
     "/usr/", "/bin/", "/sbin/", "/etc/", "/opt/", "/snap/", "/nix/", "/lib/", "/lib64/", "/home/linuxbrew/",
 )  # fmt: skip
@@ -440,7 +441,9 @@ def interposed(command: Command) -> str:
         first = "".join(value.lstrip(_LEADS_OF_LESS).split(None, 1)[:1])
         near = ("./", "../") if name not in _SEARCHED else ()
         if name in _PRELOAD and (
-            first.startswith((*LOOSE_PLACES, *near)) or (name == "LD_PRELOAD" and command.elevated)
+            first.startswith((*LOOSE_PLACES, *near))
+            or (name == "LD_PRELOAD" and command.elevated)
+            or (name not in _SEARCHED and any(map(_is_odd_library, value.replace(":", " ").split())))
         ):
             return f"{name}={value}"
         if name in _LOADERS and any(part.startswith(LOOSE_PLACES) for part in _PARTS.split(value)):
@@ -448,6 +451,12 @@ def interposed(command: Command) -> str:
         if _HELPER_VARIABLE.match(name) and (in_odd_place(first) or first.startswith(("./", "../"))):
             return f"{name}={value}"
     return ""
+
+
+def _is_odd_library(word: str) -> bool:
+    """Whether a word names a library that no system keeps: those of a system have a usual place, or `lib...` alone."""
+    usual = word.startswith(USUAL_PLACES) if "/" in word else word.startswith("lib")
+    return _LIBRARY.search(word) is not None and (not usual or ".." in word)
 
 
 def in_odd_place(path: str) -> bool:
