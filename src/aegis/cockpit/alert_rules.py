@@ -223,7 +223,7 @@ def _from_document(document: Document) -> AlertRule:
             state=body["state"],
             log=tuple(AlertSent(message=row[0], time=row[1], text=row[2]) for row in body["log"]),
             told=convert(body.get("told", {}), dict[str, AlertTold]),
-            escalate=convert(body["escalate"], DeliveryTarget) if body.get("escalate") else None,
+            escalate=None if body.get("escalate") is None else convert(body["escalate"], DeliveryTarget),
             escalate_s=body.get("escalate_s", 0),
             version=document.version,
         )

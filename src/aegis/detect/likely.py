@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from aegis.core.json import escape
+from aegis.core.json import decode, escape
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import shipped_folder
 from aegis.errors import ConfigError, Problem
@@ -260,13 +260,10 @@ def _size(number: float) -> str:
     return next((name for below, name in _SIZES if number < below), "millions")
 
 
-_decode: Final = msgspec.json.Decoder(CallWeights).decode
-
-
 def read_weights(data: bytes) -> CallWeights:
     """The weights that a file holds; raises `ConfigError` for what is none."""
     try:
-        return _decode(data)
+        return decode(data, CallWeights)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of calls cannot be read: {error}"),)) from error
 

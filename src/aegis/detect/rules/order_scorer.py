@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import re2
 
+from aegis.core.json import decode
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import shipped_folder
 from aegis.detect.rules.order_words import pattern_of
@@ -212,13 +213,10 @@ def kinds_in(sentence: str) -> list[str]:
     return [kinds[place] for place in automaton.Match(sentence.encode("utf-8", "replace")) or ()]
 
 
-_decode: Final = msgspec.json.Decoder(OrderWeights).decode
-
-
 def read_weights(text: bytes) -> OrderWeights:
     """Weights as they are written; raises `ConfigError` for what is none."""
     try:
-        return _decode(text)
+        return decode(text, OrderWeights)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of orders cannot be read: {error}"),)) from error
 

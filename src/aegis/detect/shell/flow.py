@@ -216,8 +216,8 @@ _INSTALLERS: Final = tuple(
 
 def _installs(fetchers: Sequence[Command]) -> str:
     """The signal of running what `fetchers` fetch: an installer from its makers' place, or anything."""
-    addresses = [word for command in fetchers for word in command.args if "://" in word]
-    known = bool(addresses) and all(map(_is_installer, addresses))
+    addresses = [[word for word in command.args if "://" in word] for command in fetchers]
+    known = bool(addresses) and all(words and all(map(_is_installer, words)) for words in addresses)
     return "shell.installs" if known else "shell.network-to-interpreter"
 
 
