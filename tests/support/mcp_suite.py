@@ -67,7 +67,9 @@ def everything() -> Iterator[str]:
 @contextmanager
 def serving(command: Sequence[str], env: Mapping[str, str] | None = None, stderr: int | None = None) -> Iterator[int]:
     """The port of a program that calls `serve`: nobody else can have taken it, as the program itself looks for it."""
-    env = {"PYTHONPATH": str(SUPPORT.parent), **(os.environ if env is None else env)}
+    base = os.environ if env is None else env
+    folders = filter(None, (str(SUPPORT.parent), base.get("PYTHONPATH")))
+    env = {**base, "PYTHONPATH": os.pathsep.join(folders)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=env) as server:
         try:
             assert server.stdout is not None

@@ -72,6 +72,7 @@ _FITS: Final[Mapping[SlotType, Any]] = {
 _SYNTAX: Final = Lazy(
     r"'|\"|`|;(?:\D|$)|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
 )
+_TO_FILL: Final = Lazy(r"<[a-z]{1,20}[ _-][a-z _-]{1,40}>")  # `<key id>`: a person puts something in its place
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
 _APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
 _SHORT: Final = 24  # characters of the name of a language
@@ -172,7 +173,7 @@ def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
     """Whether a value is none of a kind: `odd` for one that only looks different, `syntax` for one that speaks."""
     if len(value) > _LONGEST:
         return "odd"
-    if _FITS[kind].fullmatch(value) is not None:
+    if _FITS[kind].fullmatch(value) is not None or _TO_FILL.fullmatch(value) is not None:
         return ""
     spelled = _APOSTROPHE.fullmatch(value) is not None and "--" not in value
     return "syntax" if not spelled and _SYNTAX.search(value) is not None else "odd"

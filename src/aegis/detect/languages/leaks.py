@@ -129,10 +129,15 @@ _NAMED_HOST: Final = Lazy(
 def is_for_others(kinds: Collection[str]) -> bool:
     """Whether a credential of a service goes to a named host that is none of the service's."""
     hosts = [kind[3:] for kind in kinds if kind.startswith("at ")]
-    return bool(hosts) and any(
-        not any(host == owner or host.endswith(f".{owner}") for owner in _OWNED[kind[3:]] for host in hosts)
-        for kind in kinds
-        if kind.startswith("of ")
+    variables = [kind[3:] for kind in kinds if kind.startswith("of ")]
+    return bool(hosts) and any(not any(_is_for(name, host) for host in hosts) for name in variables)
+
+
+def _is_for(variable: str, host: str) -> bool:
+    """Whether a host is of the service of a variable, at the vendor or under its name in a network of one's own."""
+    service = variable.partition("_")[0].lower()
+    return host.partition(".")[0] == service or any(
+        host == owner or host.endswith(f".{owner}") for owner in _OWNED[variable]
     )
 
 

@@ -46,6 +46,7 @@ from aegis.detect.rules.model import Rule
 from aegis.detect.rules.order_scorer import find_likely, may_hold
 from aegis.detect.rules.orders import Span
 from aegis.detect.rules.secrets import (
+    TOLD,
     assigned,
     entropy,
     guess,
@@ -354,20 +355,9 @@ def unworded(text: str) -> bool:
 
 
 CHECKS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "poses": poses,
-    "luhn": luhn,
-    "iban": iban,
-    "ssn": ssn,
-    "real": real,
-    "mixed": mixed,
-    "token": token,
-    "userpass": userpass,
-    "slack": slack,
-    "issued": issued,
-    "jwt": jwt,
-    "unworded": unworded,
-    **NUMBERS,
-}
+    "poses": poses, "luhn": luhn, "iban": iban, "ssn": ssn, "real": real, "mixed": mixed, "token": token,
+    "userpass": userpass, "slack": slack, "issued": issued, "jwt": jwt, "unworded": unworded, **NUMBERS, **TOLD,
+}  # fmt: skip
 
 
 def spelled(text: str, decoded: bool) -> bool:

@@ -136,7 +136,7 @@ LEAST_EXAMPLES: Final = 2
 MAX_RULES: Final = 2_000  # bounds what packs can make a start cost
 _MEMBERS: Final = frozenset({
     "id", "title", "category", "severity", "outcome", "maturity", "roles", "message", "patterns",
-    "case_sensitive", "likely", "least", "anchors", "check", "unless",
+    "case_sensitive", "likely", "handed_on", "least", "anchors", "check", "unless",
     "entropy",
     "facts", "effects", "references", "examples",
 })  # fmt: skip
@@ -223,7 +223,7 @@ def _digest(rules: Sequence[Rule]) -> str:
         [
             rule.id, rule.category, rule.severity.word, rule.outcome.word, rule.maturity, sorted(rule.surfaces),
             rule.patterns, rule.case_sensitive, rule.facts, rule.least, rule.anchors, rule.check, rule.entropy,
-            rule.unless, rule.likely,
+            rule.unless, rule.likely, rule.handed_on,
         ]
         for rule in rules
     ]  # fmt: skip
@@ -288,6 +288,7 @@ class _Reader:
             patterns=patterns,
             case_sensitive=case_sensitive,
             likely=likely,
+            handed_on=self.flag(value, "handed_on"),
             least=self.number(value, "least", 1, len(patterns) or 1),
             anchors=self.number(value, "anchors", 0, len(patterns)),
             check=str(value.get("check", "")),

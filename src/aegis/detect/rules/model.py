@@ -34,7 +34,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     A rule of maturity `sandbox` is recorded and decides nothing. `least` is how many of its patterns
     must occur close together in one text, and of the first `anchors` at least one. `check` and
     `entropy` (bits a character) judge the first group of a match, or all of it. A text that one of `unless` matches is
-    none, whatever occurs in it. Of a `likely` rule what is found in a result is fenced, and not withheld.
+    none, whatever occurs in it. Of a `likely` rule what is found in a result is fenced, and not withheld. One of
+    results that is `handed_on` has a call held as well that writes the same for other readers.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Rule(Struct, frozen=True, kw_only=True):
     patterns: tuple[str, ...] = ()
     case_sensitive: bool = False
     likely: bool = False
+    handed_on: bool = False
     least: int = 1
     anchors: int = 0
     check: str = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -361,3 +362,32 @@ def urlpass(text: str, whole: str) -> bool:
     if parts is not None and parts.group(1) == parts.group(2) and parts.group(3).lower() in _OWN_HOSTS:
         return False
     return "%" not in text[:1] and not is_usual(text) and not is_placeholder(text)
+
+
+# What is said of a password, and none itself: how it is kept, what it must look like.
+_SAID_OF_IT: Final = Lazy(
+    r"(?i)(?:sha-?\d+|md5|base\d\d|pbkdf2|b?s?crypt|argon2\w*|aes-?\d*|utf-?\d+|rot13|hmac\S*)(?:[-_]\S*)?|"
+    r"\S*-(?:encrypted|hashed|encoded|protected|based|only|sensitive|generated|free)"
+)
+
+
+def told(text: str) -> bool:
+    """Whether what a sentence says behind the word for a password is one."""
+    value = text.rstrip(".,;:]*'" if "(" in text else ".,;:)]*'")
+    return _SAID_OF_IT.fullmatch(value) is None and is_secret("password", value)
+
+
+_COMMON: Final = frozenset({
+    "the", "and", "your", "for", "are", "from", "into", "where", "when", "which", "have", "has", "been", "will", "must",
+    "should", "can", "may", "was", "were",
+})  # fmt: skip
+
+
+def phrase(text: str) -> bool:
+    """Whether words in a row restore a wallet: they make no sentence, and hardly one comes twice."""
+    words = [word.lower() for word in _LETTERS.findall(text)]
+    return _COMMON.isdisjoint(words) and len(words) - len(set(words)) <= 1
+
+
+_LETTERS: Final = Lazy(r"[A-Za-z]{3,}")
+TOLD: Final[Mapping[str, Callable[[str], bool]]] = {"told": told, "phrase": phrase}

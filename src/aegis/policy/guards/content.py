@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
+from msgspec import structs
+
 from aegis.core.finding import Finding, Report
 from aegis.core.outcome import Outcome
 from aegis.core.patterns import Lazy
@@ -15,9 +17,9 @@ from aegis.detect.conditions import is_said
 from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
 from aegis.detect.roles import argument_of, is_for_people, words_of
-from aegis.detect.rules.mentions import takes_over
+from aegis.detect.rules.mentions import is_cited, takes_over
 from aegis.detect.rules.model import Rule
-from aegis.detect.rules.scanner import DATA, Checks, Scanner
+from aegis.detect.rules.scanner import DATA, Checks, Hit, Scanner
 from aegis.policy.guards.base import Case, is_name, report_of
 from aegis.policy.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.policy.guards.outflow import MOST_MASKED, Links, answer_data
@@ -43,6 +45,26 @@ _DECLARE: Final = frozenset(
 _TOOLS: Final = frozenset({"tool", "tools", "function", "functions", "plugin", "plugins", "skill", "skills", "mcp"})
 _DESCRIPTION: Final = "/description"
 _MOST_DESCRIPTIONS: Final = 64
+# Texts that a call writes for whoever reads them next, and what an order to a model does not do without: a reader that
+# is a program, what is set aside, or who is not to know or to be asked.
+_WRITTEN: Final = frozenset({"content", "document", "unknown"})
+_LONGEST_WRITTEN: Final = 16_384  # characters
+_LEAST_IN_CODE: Final = 2
+_TITLE: Final = 120  # characters below which a text may be the title of another
+_ABOUT_ORDERS: Final = Lazy(r"(?i)\bprompt[- ]?injections?\b")  # which a document with this title describes
+# Tools whose texts a model is sure to read.
+_TELL_MODELS: Final = frozenset(
+    {"agent", "agents", "subagent", "delegate", "handoff", "memory", "memories", "remember", "prompt", "persona"}
+)
+_OF_CODE: Final = Lazy(
+    r"(?i)\.(?:[ch]|cc|cpp|cs|dart|erb|ex|exs|go|hs|java|jl|js|json|jsx|kt|lua|php|pl|ps1|py|r|rb|rs|scala|sh|sql|swift|ts|tsx|vue|ya?ml)$"
+)
+_MAY_ORDER: Final = Lazy(
+    r"(?i)\b(?:ai|llms?|(?:sub)?agents?|assistants?|models?|\w*bots?|copilot|claude|gpt\w*|gemini|cursor|crawlers?|"
+    r"instructions?|(?:safety|your) (?:rules?|polic\w+|guidelines)|overrides?|"
+    r"(?:without|not|n['’]t|never|no need to|nobody|no one) (?:\w+ ){0,3}?"
+    r"(?:tell|mention|inform|ask|confirm|approv|say|notif|report|know|see)\w*|hide (?:this|it))\b|[^\x00-\x{24f}–-›]"
+)
 
 
 class ContentGuard:
@@ -75,6 +97,7 @@ class ContentGuard:
             seen = {key: found for key, found in seen.items() if key[1] not in said or found[0].surfaces >= _TEXT}
         if (together is None or "description" in together) and _declares_tools(case.tool):
             self._scan_declared(facts, seen)
+        self._scan_written(case.tool, facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
@@ -115,6 +138,28 @@ class ContentGuard:
         for text in told[:_MOST_DESCRIPTIONS]:
             for hit in self._scanner.scan(text.value, "description"):
                 seen.setdefault((hit.rule.id, text.path), (hit.rule, text.value[hit.start : hit.end]))
+
+    def _scan_written(self, tool: str, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]]) -> None:
+        """Add what orders the next reader about, if it is a model, in texts that a call writes.
+
+        A single sign is one of prose: names in the code of a program look like a model that is called.
+        """
+        in_code = any(text.role == "path" and _OF_CODE.search(text.value) is not None for text in facts.texts.strings)
+        if any(
+            _ABOUT_ORDERS.search(text.value) is not None for text in facts.texts.strings if len(text.value) < _TITLE
+        ):
+            return
+        told = not _TELL_MODELS.isdisjoint(words_of(tool))
+        for text in facts.texts.strings:
+            value = text.value
+            if text.role not in _WRITTEN or len(value) > _LONGEST_WRITTEN or _MAY_ORDER.search(value) is None:
+                continue
+            hits = [hit for hit in self._scanner.scan(value, "result") if (hit.sure or told) and _orders(hit, value)]
+            if not any(told or hit.rule.handed_on for hit in hits) or (in_code and len(hits) < _LEAST_IN_CODE):
+                continue
+            for hit in hits:
+                rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
+                seen.setdefault((rule.id, text.path), (rule, value[hit.start : hit.end]))
 
     def _scan(
         self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]], standing: Sequence[int] | None
@@ -234,6 +279,13 @@ def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
         verb = found.partition(" ")[0]
         return not any(found in text.value or text.value == verb for text in strings)
     return not any(found in text.value for text in strings)
+
+
+def _orders(hit: Hit, text: str) -> bool:
+    """Whether a text that is handed on gives the order itself: it neither cites it nor quotes a mail that does."""
+    if hit.rule.category != "prompt_injection" or is_cited(text, hit.start, hit.end):
+        return False
+    return not text[: hit.start].rpartition("\n")[2].startswith(">")
 
 
 def _declares_tools(tool: str) -> bool:

@@ -16,6 +16,7 @@ from aegis.core.finding import Finding, Patch
 from aegis.core.json import resolve
 from aegis.core.names import glob_match
 from aegis.core.outcome import Outcome, Risk
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.roles import words_of, writes_by_name
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
@@ -127,7 +128,12 @@ def answer_data(
         return findings, []
     away = leaves(case, options)
     # What a forge shows stays there for whoever reads it: names of people belong into it, secrets do not.
-    shown = not away and (is_shown(case.tool) or is_committed(case.tool, case.arguments))
+    shown = not away and (
+        is_shown(case.tool) or is_committed(case.tool, case.arguments) or is_published(case.arguments)
+    )
+    served = not away and any(
+        text.role == "path" and _SERVED.search(text.value) is not None for text in case.facts.texts.strings
+    )
     outcomes = {
         category: _OUTCOMES[options.egress if away or (shown and category == "secret") else options.inside]
         for category in DATA
@@ -146,6 +152,8 @@ def answer_data(
             continue
         # What stands in an encoding cannot be masked in place, so a person looks.
         outcome = outcomes[finding.category]
+        if served and finding.category == "secret" and finding.rule not in _FOR_BROWSERS:
+            outcome = max(outcome, Outcome.REQUIRE_APPROVAL)
         unmasked = outcome is Outcome.SANITIZE and masking.leaves(finding)
         given = Outcome.REQUIRE_APPROVAL if unmasked else outcome
         if unmasked:
@@ -165,6 +173,30 @@ _SHOWN: Final = frozenset({
 def is_shown(tool: str) -> bool:
     """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
     return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
+
+
+# Files that a web server hands to everybody, and keys that pages are meant to hold.
+_SERVED: Final = Lazy(
+    r"(?i)(?:^|[/\\])(?:public|public_html|static|wwwroot|htdocs|www|_site)[/\\][^\n]{0,400}"
+    r"\.(?:[cm]?js|css|csv|html?|json|map|md|svg|txt|xml|ya?ml|env|bak|old|sql)$"
+)
+_FOR_BROWSERS: Final = frozenset({"secret-google", "secret-observability", "secret-assigned", "secret-jwt"})
+# Arguments that say who may see a thing, and where it is put; and what they say of one that everybody sees.
+_AUDIENCE: Final = frozenset({"access", "audience", "public", "published", "sharing", "visibility"})
+_PLACES: Final = frozenset({"board", "channel", "collection", "destination", "folder", "parent", "space", "where"})
+_OF_ALL: Final = Lazy(r"(?i)\b(?:public(?:ly)?|published|everyone|everybody|anyone|world)\b")
+
+
+def is_published(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call says of what it writes that everybody may see it."""
+    for name, value in arguments.items():
+        last = words_of(name)[-1:]
+        if value is True and not _AUDIENCE.isdisjoint(last):
+            return True
+        says = not (_AUDIENCE | _PLACES).isdisjoint(last) and isinstance(value, str) and len(value) < _LONGEST
+        if says and _OF_ALL.search(value) is not None:
+            return True
+    return False
 
 
 _OF_FORGES: Final = (
