@@ -54,6 +54,7 @@ from aegis.detect.rules.secrets import (
     is_placeholder,
     is_secret,
     is_usual,
+    secret_words,
     urlpass,
 )
 
@@ -256,6 +257,8 @@ def ssn(text: str) -> bool:
 def real(text: str) -> bool:
     """Whether a value in a provider's own format is more than the format: no `xxxx`, no `EXAMPLE`."""
     lowered = text.lower()
+    if text in secret_words().published:
+        return False
     return not any(word in lowered for word in _SHOWN) and len(set(lowered)) > max(4, len(lowered) // 12)
 
 
@@ -321,11 +324,8 @@ def jwt(text: str) -> bool:
     if header is None:
         return _decoded(head).startswith(b"eyJ")  # encoded twice
     payload = rest.partition(".")[0]
-    return (
-        isinstance(header, dict)
-        and ("alg" in header or "typ" in header)
-        and (not payload or _json(payload) is not None)
-    )
+    is_header = isinstance(header, dict) and ("alg" in header or "typ" in header)
+    return is_header and (not payload or (_json(payload) is not None and payload not in secret_words().published))
 
 
 def _decoded(part: str) -> bytes:

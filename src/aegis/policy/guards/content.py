@@ -48,6 +48,10 @@ _MOST_DESCRIPTIONS: Final = 64
 # Texts that a call writes for whoever reads them next, and what an order to a model does not do without: a reader that
 # is a program, what is set aside, or who is not to know or to be asked.
 _WRITTEN: Final = frozenset({"content", "document", "unknown"})
+_HANDS_ON: Final = Lazy(  # files of agents, and what a forge or a log shows
+    r"(?i)\b(?:agents|claude|gemini|skill|copilot-instructions)\.md\b|\.(?:cursor|windsurf|cline)(?:rules|/rules)|"
+    r"\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b"
+)
 _LONGEST_WRITTEN: Final = 16_384  # characters
 _LEAST_IN_CODE: Final = 2
 _TITLE: Final = 120  # characters below which a text may be the title of another
@@ -152,9 +156,14 @@ class ContentGuard:
         told = not _TELL_MODELS.isdisjoint(words_of(tool))
         for text in facts.texts.strings:
             value = text.value
-            if text.role not in _WRITTEN or len(value) > _LONGEST_WRITTEN or _MAY_ORDER.search(value) is None:
+            written = text.role in _WRITTEN or (text.role == "command" and _HANDS_ON.search(value) is not None)
+            if not written or len(value) > _LONGEST_WRITTEN or _MAY_ORDER.search(value) is None:
                 continue
-            hits = [hit for hit in self._scanner.scan(value, "result") if (hit.sure or told) and _orders(hit, value)]
+            hits = [
+                hit
+                for hit in self._scanner.scan(value, "result")
+                if (hit.sure or told) and _orders(hit, value, text.role)
+            ]
             if not any(told or hit.rule.handed_on for hit in hits) or (in_code and len(hits) < _LEAST_IN_CODE):
                 continue
             for hit in hits:
@@ -281,11 +290,26 @@ def _spans(rule: Rule, piece: str, strings: tuple[Text, ...]) -> bool:
     return not any(found in text.value for text in strings)
 
 
-def _orders(hit: Hit, text: str) -> bool:
+_NEAR: Final = 320  # characters around what is found
+# What an order that does harm speaks of: what is kept from somebody or done without him, where something goes, what
+# opens doors, deeds that are not taken back, money and rights.
+_HARM: Final = Lazy(
+    r"(?i)://|@[\w-]{1,60}\.|\b(?:www|paste)\.|~?/\.ssh|\.env\b|\.netrc|\|\s*(?:ba)?sh\b|"
+    r"\b(?:do not|don['’]t|never|not) (?:\w+ ){0,3}?"
+    r"(?:tell|mention|say|see|show|report|list|reveal|inform|ask|point|disclos|know|notice)|"
+    r"\b(?:secret|silent|quiet|hush|hide|unnoticed|without|nobody|password|token|key|credential|environment|delet|drop|"
+    r"eras|wip|destroy|force-?push|disabl|instal|approv|accept|merg|pay|pipe|transfer|wire|grant|admin|refund|send|"
+    r"forward|post|upload|export|execut|run|curl|sudo|chmod|skip|bypass|ignor|disregard|overrid|safe|compliant|rank)|"
+    r"\border \d|[^\x00-\x{24f}–-›]"  # words of other scripts count as well
+)
+
+
+def _orders(hit: Hit, text: str, role: TextRole) -> bool:
     """Whether a text that is handed on gives the order itself: it neither cites it nor quotes a mail that does."""
-    if hit.rule.category != "prompt_injection" or is_cited(text, hit.start, hit.end):
+    if hit.rule.category != "prompt_injection" or (role != "command" and is_cited(text, hit.start, hit.end)):
         return False
-    return not text[: hit.start].rpartition("\n")[2].startswith(">")
+    near = text[max(0, hit.start - _NEAR) : hit.end + _NEAR]
+    return _HARM.search(near) is not None and not text[: hit.start].rpartition("\n")[2].startswith(">")
 
 
 def _declares_tools(tool: str) -> bool:

@@ -164,21 +164,25 @@ def answer_data(
 
 # What a forge or a board shows to everyone who may look, and keeps.
 _SHOWN: Final = frozenset({
-    "comment", "discussion", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr", "pull", "release",
-    "snippet", "ticket", "wiki",
+    "answer", "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste",
+    "pastebin", "pr", "pull", "question", "reddit", "release", "reply", "review", "snippet", "stackexchange",
+    "stackoverflow", "thread", "ticket", "tweet", "wiki",
 })  # fmt: skip
+_ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
 
 @lru_cache(maxsize=8_192)
 def is_shown(tool: str) -> bool:
     """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
-    return writes_by_name(tool) and not _SHOWN.isdisjoint(words_of(tool))
+    words = words_of(tool)
+    return not _SHOWN.isdisjoint(words) and (writes_by_name(tool) or _ASKS_FOR.isdisjoint(words))
 
 
-# Files that a web server hands to everybody, and keys that pages are meant to hold.
+# Files that a web server hands to everybody, images and documents that many get, and keys that pages are meant to hold.
 _SERVED: Final = Lazy(
     r"(?i)(?:^|[/\\])(?:public|public_html|static|wwwroot|htdocs|www|_site)[/\\][^\n]{0,400}"
-    r"\.(?:[cm]?js|css|csv|html?|json|map|md|svg|txt|xml|ya?ml|env|bak|old|sql)$"
+    r"\.(?:[cm]?js|css|csv|html?|json|map|md|svg|txt|xml|ya?ml|env|bak|old|sql)$|"
+    r"(?:^|[/\\])(?:(?:Docker|Container)file(?:\.[\w.-]{1,40})?|README(?:\.[\w.-]{1,20})?|docs?[/\\][^\n]{1,400}\.(?:md|mdx|rst))$"
 )
 _FOR_BROWSERS: Final = frozenset({"secret-google", "secret-observability", "secret-assigned", "secret-jwt"})
 # Arguments that say who may see a thing, and where it is put; and what they say of one that everybody sees.
