@@ -48,9 +48,18 @@ _MOST_DESCRIPTIONS: Final = 64
 # Texts that a call writes for whoever reads them next, and what an order to a model does not do without: a reader that
 # is a program, what is set aside, or who is not to know or to be asked.
 _WRITTEN: Final = frozenset({"content", "document", "unknown"})
+_SPOKEN: Final = frozenset({"prompt-addressed-order", "prompt-likely-order", "prompt-speaks-to-model"})
+_OF_TEMPLATES: Final = frozenset({"prompt-addressed-to-model"})  # marks of a talk, as programs write them
+# Tools that look at a text instead of handing it on.
+_LOOK_AT: Final = frozenset(
+    {"analyze", "check", "classify", "detect", "evaluate", "grade", "moderate", "scan", "score", "search", "translate"}
+)
+_AGENTS_FILE: Final = (
+    r"(?i)\b(?:agents|claude|gemini|skill|copilot-instructions)\.md\b|\.(?:cursor|windsurf|cline)(?:rules|[/\\]rules)"
+)
+_OF_AGENTS: Final = Lazy(_AGENTS_FILE)
 _HANDS_ON: Final = Lazy(  # files of agents, and what a forge or a log shows
-    r"(?i)\b(?:agents|claude|gemini|skill|copilot-instructions)\.md\b|\.(?:cursor|windsurf|cline)(?:rules|/rules)|"
-    r"\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b"
+    rf"{_AGENTS_FILE}|\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b"
 )
 _LONGEST_WRITTEN: Final = 16_384  # characters
 _LEAST_IN_CODE: Final = 2
@@ -101,6 +110,9 @@ class ContentGuard:
             seen = {key: found for key, found in seen.items() if key[1] not in said or found[0].surfaces >= _TEXT}
         if (together is None or "description" in together) and _declares_tools(case.tool):
             self._scan_declared(facts, seen)
+        if seen and _is_about_orders(facts.texts.strings):
+            values = {text.path: text.value for text in facts.texts.strings}
+            seen = {key: found for key, found in seen.items() if not _is_quoted_order(*found, values[key[1]])}
         self._scan_written(case.tool, facts, seen)
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
@@ -148,25 +160,29 @@ class ContentGuard:
 
         A single sign is one of prose: names in the code of a program look like a model that is called.
         """
-        in_code = any(text.role == "path" and _OF_CODE.search(text.value) is not None for text in facts.texts.strings)
-        if any(
-            _ABOUT_ORDERS.search(text.value) is not None for text in facts.texts.strings if len(text.value) < _TITLE
-        ):
+        texts, names = facts.texts.strings, words_of(tool)
+        if _is_about_orders(texts) or not _LOOK_AT.isdisjoint(names):
             return
-        told = not _TELL_MODELS.isdisjoint(words_of(tool))
-        for text in facts.texts.strings:
-            value = text.value
-            written = text.role in _WRITTEN or (text.role == "command" and _HANDS_ON.search(value) is not None)
-            if not written or len(value) > _LONGEST_WRITTEN or _MAY_ORDER.search(value) is None:
+        paths = [text.value for text in texts if text.role == "path"]
+        told = not _TELL_MODELS.isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
+        least = _LEAST_IN_CODE if any(map(_OF_CODE.search, paths)) else 1
+        for text in texts:
+            value, role = text.value, text.role
+            written = role in _WRITTEN or (role == "command" and _HANDS_ON.search(value) is not None)
+            if not written or len(value) > _LONGEST_WRITTEN or not (told or _MAY_ORDER.search(value)):
                 continue
-            hits = [
-                hit
-                for hit in self._scanner.scan(value, "result")
-                if (hit.sure or told) and _orders(hit, value, text.role)
-            ]
-            if not any(told or hit.rule.handed_on for hit in hits) or (in_code and len(hits) < _LEAST_IN_CODE):
+            hits = [hit for hit in self._scanner.scan(value, "result") if _orders(hit, value, role)]
+            signs = {hit.rule.id for hit in hits}
+            sure = [hit for hit in hits if told or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
+            if (
+                not (
+                    any(hit.rule.handed_on or told for hit in sure)
+                    or (len(signs) > 1 and not _SPOKEN.isdisjoint(signs))
+                )
+                or len(signs) < least
+            ):
                 continue
-            for hit in hits:
+            for hit in sure:
                 rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
                 seen.setdefault((rule.id, text.path), (rule, value[hit.start : hit.end]))
 
@@ -302,6 +318,16 @@ _HARM: Final = Lazy(
     r"forward|post|upload|export|execut|run|curl|sudo|chmod|skip|bypass|ignor|disregard|overrid|safe|compliant|rank)|"
     r"\border \d|[^\x00-\x{24f}–-›]"  # words of other scripts count as well
 )
+
+
+def _is_about_orders(texts: Sequence[Text]) -> bool:
+    """Whether a title says that a document is about injected orders."""
+    return any(len(text.value) < _TITLE and _ABOUT_ORDERS.search(text.value) is not None for text in texts)
+
+
+def _is_quoted_order(rule: Rule, found: str, text: str) -> bool:
+    at = text.find(found)
+    return rule.category == "prompt_injection" and at >= 0 and is_cited(text, at, at + len(found))
 
 
 def _orders(hit: Hit, text: str, role: TextRole) -> bool:
