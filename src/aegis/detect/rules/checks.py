@@ -323,9 +323,11 @@ def jwt(text: str) -> bool:
     header = _json(head)
     if header is None:
         return _decoded(head).startswith(b"eyJ")  # encoded twice
-    payload = rest.partition(".")[0]
+    payload, _, signature = rest.partition(".")
+    if signature and signature in secret_words().published:
+        return False
     is_header = isinstance(header, dict) and ("alg" in header or "typ" in header)
-    return is_header and (not payload or (_json(payload) is not None and payload not in secret_words().published))
+    return is_header and (not payload or _json(payload) is not None)
 
 
 def _decoded(part: str) -> bytes:
