@@ -113,7 +113,10 @@ class ContentGuard:
         if seen and _is_about_orders(facts.texts.strings):
             values = {text.path: text.value for text in facts.texts.strings}
             seen = {key: found for key, found in seen.items() if not _is_quoted_order(*found, values[key[1]])}
-        self._scan_written(case.tool, facts, seen)
+        for text in facts.texts.strings:
+            if text.role in _WRITTEN or text.role == "command":
+                self._scan_written(case.tool, facts, seen)
+                break
         for signal in facts.signals:
             for rule in self._scanner.rules_for(signal.fact):
                 if signal.role in rule.surfaces:
