@@ -152,7 +152,8 @@ def answer_data(
             continue
         # What stands in an encoding cannot be masked in place, so a person looks.
         outcome = outcomes[finding.category]
-        if served and finding.category == "secret" and finding.rule not in _FOR_BROWSERS:
+        for_browsers = finding.rule in _FOR_BROWSERS and _OF_SERVERS.search(finding.evidence) is None
+        if served and finding.category == "secret" and not for_browsers:
             outcome = max(outcome, Outcome.REQUIRE_APPROVAL)
         unmasked = outcome is Outcome.SANITIZE and masking.leaves(finding)
         given = Outcome.REQUIRE_APPROVAL if unmasked else outcome
@@ -185,6 +186,7 @@ _SERVED: Final = Lazy(
     r"(?:^|[/\\])(?:(?:Docker|Container)file(?:\.[\w.-]{1,40})?|README(?:\.[\w.-]{1,20})?|docs?[/\\][^\n]{1,400}\.(?:md|mdx|rst))$"
 )
 _FOR_BROWSERS: Final = frozenset({"secret-google", "secret-observability", "secret-assigned", "secret-jwt"})
+_OF_SERVERS: Final = Lazy(r"(?i)secret|private|master|admin|passw|refresh")  # names of what no page holds
 # Arguments that say who may see a thing, and where it is put; and what they say of one that everybody sees.
 _AUDIENCE: Final = frozenset({"access", "audience", "public", "published", "sharing", "visibility"})
 _PLACES: Final = frozenset({"board", "channel", "collection", "destination", "folder", "parent", "space", "where"})
