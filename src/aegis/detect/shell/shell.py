@@ -81,6 +81,7 @@ from aegis.detect.shell.words import (
     WRITERS,
     carries,
     no_files,
+    posted_file,
     statements,
     without_values,
 )
@@ -451,10 +452,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     operands = args[:-1] if name in _MOVERS and len(args) > 1 else args
     others = no_files(name, args)
     for at, arg in enumerate(operands):
-        if at in others:
-            continue
-        value = arg.lstrip("@<").rsplit("=@", 1)[-1]
-        if not value or value.startswith("-"):
+        value = posted_file(name, arg)
+        if at in others or not value or value.startswith("-"):
             continue
         if is_settings_file(value) and name not in SENDERS:
             edits = name in _EDITORS and any(option.startswith("-i") for option in args)
