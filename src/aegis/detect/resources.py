@@ -43,6 +43,7 @@ _NEAR: Final = tuple(
     )
 )  # fmt: skip
 _SHARED_DRIVE: Final = Lazy(r"^(?:\\\\|//)[\w.-]{1,80}[\\/]([a-z])\$")  # of administrators: `\\host\c$`
+_SHARE: Final = Lazy(r"^\\\\[\w.-]{1,80}\\[\w. -]{1,80}\\?$")  # all that another machine shares by one name
 _HOMES: Final = frozenset({"home", "users"})
 
 
@@ -170,7 +171,7 @@ def place_of(path: str) -> Place | None:
         found = _place(word)
         if found is not None:
             return found
-    return None
+    return Place("storage", path) if path[:2] == "\\\\" and _SHARE.match(path) else None
 
 
 @remembered

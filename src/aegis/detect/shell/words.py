@@ -82,7 +82,10 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
 # Options whose key signs or opens a connection, and does not come out again.
-_SIGNS_WITH: Final = {"curl": ("--cert", "--key", "--netrc-file"), "openssl": ("-CAkey", "-inkey", "-key", "-sign", "-signkey")}
+_SIGNS_WITH: Final = {
+    "curl": ("--cert", "--key", "--netrc-file"),
+    "openssl": ("-CAkey", "-inkey", "-key", "-sign", "-signkey"),
+}
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
 # What a filter is told, beside files, that shows names of settings alone, or whether and how often something is set.
 _FEW: Final = r"-[inqlcwEFHhsvx]*[cql][inqlcwEFHhsvx]*|--(?:count|quiet|silent|files-with-matches)"
