@@ -128,6 +128,11 @@ def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
             gone = rest[1:]
         elif name == "rsync" and "--remove-source-files" in args and not ("n" in letters or "--dry-run" in args):
             gone = [arg for arg in rest[:-1] if ":" not in arg]
+        elif name == "find" and _KEPT.isdisjoint(args) and (f"{STARTED}rm" in one.feeds or "-delete" in args):
+            end = next((at for at, arg in enumerate(args) if arg[:1] in ("-", "(", "!")), len(args))
+            named = [value for option, value in pairwise(args) if option in ("-name", "-iname")]
+            found = [path.rstrip("/") for path in args[:end] if not named or not path.startswith(_OF_SYSTEMS)]
+            gone = [f"{path}/{pattern}" for path in found for pattern in named or ["*"] if "*" in pattern]
         folder = next((below(one.folder, base) for base in bases), one.folder)
         if gone and (name != "git" or _NO_PROJECT.match(folder)):
             yield command._replace(name="rm", args=("-rf", *(below(folder, path) for path in gone)))
@@ -158,7 +163,13 @@ _MIRRORS: Final[dict[str, tuple[frozenset[str], tuple[str, ...]]]] = {
     "azcopy": (frozenset({"--delete-destination=true"}), ("rm", "--recursive")),
 }  # fmt: skip
 _LEAVES_EMPTY: Final = frozenset({*_MIRRORS, "cd", "echo", "printf", "set", "sleep", "true"})
-_TAKE_AWAY: Final = frozenset({"git", "tar", "gtar", "bsdtar", "zip", *_MIRRORS})
+# Tests by which what is found is not all that a folder holds.
+_KEPT: Final = frozenset({
+    "!", "-amin", "-atime", "-cmin", "-ctime", "-empty", "-mmin", "-mtime", "-newer", "-newermt", "-not", "-path",
+    "-perm", "-regex", "-size", "-wholename",
+})  # fmt: skip
+_OF_SYSTEMS: Final = ("/etc", "/opt", "/tmp", "/usr", "/var")  # noqa: S108 - whose files of one kind are let go by the day
+_TAKE_AWAY: Final = frozenset({"find", "git", "tar", "gtar", "bsdtar", "zip", *_MIRRORS})
 _NO_PROJECT: Final = Lazy(
     r"^(?:~|\$\{?HOME\}?|/(?:home|root|Users|etc|usr|boot|var|srv|opt|mnt|media|(?:home|Users)/[\w.-]+|(?:etc|boot|var/lib)/.*)?)/?$"
 )

@@ -255,6 +255,8 @@ def _with_names(path: str) -> str:
     """A path with the variable that it begins with put in."""
     if path[:1] not in ("$", "%"):
         return path
+    if path[:2] == "${" and ":-" in path:  # what stands for one that is not set
+        path = _with_names(path.partition(":-")[2].replace("}", "", 1))
     for name, folder in _builtin_table().names:
         if path.startswith(name) and path[len(name) : len(name) + 1] in ("", "/", "\\"):
             return folder + path[len(name) :]

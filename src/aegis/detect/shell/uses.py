@@ -165,7 +165,8 @@ def _holds(token: _Token, used: Used) -> bool:
     if token.kind == "glob":
         return any(glob_match(token.text, word[:_LONGEST]) for word in used.lowered)
     if token.kind == "typed":
-        return any(arg.startswith(token.text) for arg in used.args)
+        wild = "*" in token.text
+        return any(glob_match(token.text, arg) if wild else arg.startswith(token.text) for arg in used.args)
     if token.kind == "option":
         return any(True for _ in used.values(token.text))
     if token.kind == "valued":

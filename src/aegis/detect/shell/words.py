@@ -248,7 +248,8 @@ def _checks(command: RanCommand) -> bool:
 _CARRIERS: Final = of_kind("carrier")
 _PROGRAMS: Final = frozenset(builtin_programs())
 _CARRIES: Final = frozenset({
-    "copy", "copyto", "cp", "create", "move", "mv", "push", "put", "rcat", "send", "sync", "upload", "upload-batch",
+    "copy", "copyto", "cp", "create", "mirror", "move", "mput", "mv", "push", "put", "rcat", "send", "sync", "upload",
+    "upload-batch",
 })  # fmt: skip
 
 
