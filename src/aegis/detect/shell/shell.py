@@ -40,6 +40,7 @@ from aegis.detect.shell.flow import (
     asks_with_output,
     carried,
     dropped,
+    environment_sent,
     heeded,
     labels,
     pipeline,
@@ -194,10 +195,10 @@ def analyse_shell(
     for command in (*located(commands), *taken_away(commands)):
         _add_command(command, facts, depth)
     facts.signals.extend((*substitutions(commands), *dropped(commands), *labels(commands)))
+    facts.signals.extend(environment_sent(text, commands))
     facts.effects.extend((*heeded(commands), *uploaded(commands)))
     facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in (*sweeps(commands), *stops_found(commands)))
-    locked = locks_away(commands)
-    if locked:
+    if locked := locks_away(commands):
         facts.effects.append(ResourceEffect("encrypt", "home", "many", (), "", locked[:_SHOWN]))
     if searches_keys(text, commands):
         facts.effects.append(ResourceEffect("scan", "credential", "one", (), "", text[:_SHOWN]))
