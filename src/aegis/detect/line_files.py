@@ -141,62 +141,6 @@ PLAYS: Final = Lazy(
 )
 
 
-# What there is to be, as tasks of Ansible and states of Salt say it: the command that stands for it, what they are
-# called, and a member with the values that it may have.
-_SERVICES: Final = ("service", "systemd", "systemd_service", "sysvinit")
-_STATES: Final[dict[str, tuple[tuple[str, ...], str, tuple[str, ...]]]] = {
-    "systemctl stop {name}": ((*_SERVICES, "service.dead"), "state", ("stopped", "")),
-    "systemctl mask {name}": ((*_SERVICES, "service.masked"), "masked", ("true", "yes", "")),
-    "systemctl disable {name}": ((*_SERVICES, "service.disabled"), "enabled", ("false", "no", "")),
-    "apt-get remove -y {name}": (
-        ("package", "apt", "dnf", "yum", "pkg.removed", "pkg.purged"), "state", ("absent", "removed", "")),
-    "rm -rf {path}": (("file",), "state", ("absent",)), "rm -rf {name}": (("file.absent",), "state", ("",)),
-    "setenforce 0": (("selinux",), "state", ("disabled",)), "ufw disable": (("ufw",), "state", ("disabled",)),
-    "curl -o {dest} {url}": (("get_url",), "state", ("",)), "{job}": (("cron",), "state", ("", "present")),
-    "{name}": (("cron.present",), "state", ("",)),
-}  # fmt: skip
-_FILLED: Final = Lazy(r"\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}")
-_MOST_ITEMS: Final = 16  # of one loop
-
-
-def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int = 0) -> Iterator[str]:
-    """The commands that stand for what tasks say that there is to be; `told` are variables, `named` what it is of."""
-    if depth > _DEEPEST or not isinstance(value, (list, dict)):
-        return
-    if isinstance(value, list):
-        for one in value:
-            yield from of_states(one, told, named, depth + 1)
-        return
-    told = {**told, **given} if isinstance(given := value.get("vars"), dict) else told
-    loop = next((inner for name, inner in value.items() if name == "loop" or name.startswith("with_")), [""])
-    if isinstance(loop, str) and (found := _FILLED.search(loop)) is not None:
-        loop = told.get(found[1])
-    for name, inner in value.items():
-        args: dict[str, Any] = {"name": named}
-        for one in inner if isinstance(inner, list) else [inner]:
-            pairs = (word.partition("=")[::2] for word in one.split()) if isinstance(one, str) else ()
-            args.update(one if isinstance(one, dict) else pairs)
-        args["name"] = args.get("names", args["name"])
-        for command, (names, member, values) in _STATES.items():
-            said = str(args.get(member, "" if "." in name and name in names else None)).lower()
-            if (name in names or name.rpartition(".")[2] in names) and said in values:
-                for item in (loop if isinstance(loop, list) else [""])[:_MOST_ITEMS]:
-                    yield _filled(command, args, {**told, "item": item})
-        yield from of_states(inner, told, name, depth + 1)
-
-
-def _filled(command: str, args: Mapping[str, Any], told: Mapping[str, Any]) -> str:
-    def value(found: Any) -> str:
-        known = told.get(found[1], found[0])
-        return str(known.get(found[2]) if isinstance(known, dict) else known)
-
-    texts = {name: " ".join(map(str, one)) if isinstance(one, list) else str(one) for name, one in args.items()}
-    return _MEMBER.sub(lambda found: _FILLED.sub(value, texts.get(found[1], ""))[:_LONGEST_VALUE], command)
-
-
-_MEMBER: Final = Lazy(r"\{(\w+)\}")
-
-
 def scheduled(text: str, path: str) -> Iterator[str]:
     """The commands of a table of `cron` (crontab(5)); of one of a system also without what is a user's name there."""
     for line in map(str.strip, text.splitlines()):

@@ -30,7 +30,6 @@ from aegis.detect.line_files import (
     of_make,
     of_notebook,
     of_registry,
-    of_states,
     of_tmpfiles,
     scheduled,
     tidied,
@@ -38,6 +37,7 @@ from aegis.detect.line_files import (
     with_package,
 )
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
+from aegis.detect.restated import of_states
 from aegis.detect.tool_files import language_by_ending
 from aegis.detect.tool_words import effect_of
 
