@@ -303,7 +303,9 @@ def gather(subject: FactSubject) -> Facts:
             views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
-    own = plays(tool, texts) or (written_by(tool, texts) if to_files else [])
+    own = written_by(tool, texts) if to_files else []
+    if together is None or "hosts:" in together or "apiVersion:" in together:
+        own = plays(tool, texts) or own
     if not limits and (added := added_by(tool)):
         own += objects_by(added, given, texts)
     found.written.extend(own)

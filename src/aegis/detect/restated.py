@@ -214,21 +214,28 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
         tools = [f"{name.rpartition('.')[2]} {deed}" for deed in deeds if deed] + ([name] if "." in name else [])
         known = [one for tool in tools for one in commands_of(tool)]
         for item in (looped if isinstance(looped, list) else [""])[:_MOST_CALLED] if known else ():
-            filled = {member: _with_told(one, {**told, "item": item}) for member, one in args.items()}
+            one_told = {**told, "item": item} | (
+                {f"item.{key}": one for key, one in item.items()} if isinstance(item, dict) else {}
+            )
+            filled = {member: _with_told(one, one_told) for member, one in args.items()}
             yield from (said.text for said in _commands(known, filled))
         yield from of_states(inner, told, name, depth + 1)
 
 
 _DEEPEST: Final = 24
 _SAID: Final = (("masked", ("true", "yes"), "masked"), ("enabled", ("false", "no"), "disabled"))
-_TOLD: Final = Lazy(r"^\s*\{\{\s*(\w+)(?:\.(\w+))?\s*\}\}\s*$")
+_TOLD: Final = Lazy(r"\{\{\s*([\w.]{1,64})\s*\}\}")
 
 
 def _with_told(value: Any, told: Mapping[str, Any]) -> Any:
-    """A value, or that of the variable which it is: `{{ item.name }}`."""
-    found = _TOLD.match(value) if isinstance(value, str) else None
-    known = told.get(found[1], value) if found is not None else value
-    return known.get(found[2]) if found is not None and found[2] and isinstance(known, dict) else known
+    """A value with what variables stand for, which may name others: `{{ item.path }}/a`."""
+    for _ in range(2):
+        found = _TOLD.search(value) if isinstance(value, str) else None
+        if found is None:
+            break
+        whole = found.group() == value.strip()
+        value = told.get(found[1], value) if whole else _TOLD.sub(lambda one: str(told.get(one[1], one[0])), value)
+    return value
 
 
 MODULES: Final = frozenset({"module", "module_name"})  # members that name what a task is done by

@@ -46,7 +46,9 @@ def plays(tool: str, texts: Sequence[Text]) -> list[Written]:
 
 
 # Words of tools that run what a document of a cluster or of many machines says, and of those that only look at it.
-_APPLIES: Final = frozenset({"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "kubernetes", "playbook", "salt"})
+_APPLIES: Final = frozenset(
+    {"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "kubernetes", "play", "playbook", "run", "salt"}
+)
 _TRIES: Final = frozenset({"check", "diff", "dry", "explain", "lint", "plan", "read", "search", "validate"})
 _MOST: Final = 256  # writes of one call that are told apart
 
