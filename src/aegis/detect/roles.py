@@ -406,7 +406,8 @@ def role_of(
         return "command", 80
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
-            return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
+            is_line = role == "command" and (runs != "sql" or value.startswith(("sqlite3 ", "psql ", "mysql ")))
+            return ("command", 80) if is_line else (runs, 70)
         if runs == "command" and role in ("unknown", "code"):
             return "command", 60
         if runs == "code" and (role == "code" or argument == "expr" or (role != "query_fragment" and "\n" in value)):

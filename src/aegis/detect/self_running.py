@@ -132,7 +132,9 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
         value = parsed_json(text)
         if value is not None:
             lent = name.endswith("devcontainer.json") and isinstance(value, dict)
-            commands = list(_of_value(in_container(value) if lent else value))[:MOST_COMMANDS]
+            commands = [one.removeprefix("@") for one in _of_value(in_container(value) if lent else value)][
+                :MOST_COMMANDS
+            ]
             if lent:
                 commands.append(_started(value))
             return "", with_package(commands, value) if name == "package.json" else commands

@@ -81,8 +81,18 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
             if name in _CONNECTS and any(host_place(arg) in _ODD for arg in command.args[:8]):
                 return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
         if name in _TAKES:
-            broad = broad or next((arg for arg in command.args if arg[:1] != "-" and is_broad(arg)), "")
+            broad = broad or next(filter(is_broad, _packed(command.args)), "")
     return None
+
+
+def _packed(args: Sequence[str]) -> Iterator[str]:
+    """What a program packs, from the folder on that it goes to before."""
+    folder = ""
+    for before, arg in pairwise(("", *args)):
+        if before in ("-C", "--directory"):
+            folder = arg.rstrip("/")
+        elif arg[:1] != "-":
+            yield arg if not folder or arg[:1] in "/~$" else folder if arg in (".", "./", "*") else f"{folder}/{arg}"
 
 
 def staged(commands: Sequence[Command], writes: Sequence[tuple[str, str]]) -> Iterator[list[Command]]:
