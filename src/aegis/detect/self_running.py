@@ -443,7 +443,8 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
         if runs and value.strip():
             yield value
     elif isinstance(value, list):
-        if runs and value and all(isinstance(one, str) for one in value) and not any(" " in one for one in value[:1]):
+        in_words = runs and value and all(isinstance(one, str) for one in value) and " " not in value[0]
+        if in_words and value[-1][:1] != "@":
             yield (shlex.join if value[0].endswith("sh") and value[1:] else " ".join)(value)
         else:
             for one in value:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
 from aegis.detect.line_files import PLAYS
@@ -41,10 +42,13 @@ def plays(tool: str, texts: Sequence[Text]) -> list[Written]:
     words = words_of(tool)
     if _APPLIES.isdisjoint(words) or not _TRIES.isdisjoint(words):
         return []
-    told = (text.value for text in texts if not text.is_key and PLAYS.search(text.value) is not None)
+    every = [text.value for text in texts if not text.is_key and PLAYS.search(text.value) is not None]
+    told = (one for one in every if "apiVersion:" not in one or _BRINGS.search(one) is not None)
     return [Written("play.yml", _flow(play), sure=True) for play in islice(told, _MOST)]
 
 
+# What brings programs into a container: the rest of what runs there is done to folders of its own.
+_BRINGS: Final = Lazy(r"\b(?:curl|wget|nc|ncat|base64)\s|/dev/tcp/")
 # Words of tools that run what a document of a cluster or of many machines says, and of those that only look at it.
 _APPLIES: Final = frozenset(
     {"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "kubernetes", "play", "playbook", "run", "salt"}

@@ -342,7 +342,7 @@ _CHOOSES: Final = (
     "--field-selector", "--state", "--tag", "--prefix",
 )  # fmt: skip
 _ENGINES: Final = of_kind("container-engine") | {"crictl", "ctr", "virsh"}
-_HALTS: Final = frozenset({"kill", "stop"})
+_HALTS: Final = frozenset({"destroy", "kill", "stop"})
 _SWEEPS: Final = _DESTROYS | {"rm", "rb", "rmi", "del", "clean"}
 
 
@@ -371,7 +371,7 @@ def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
         elif (
             (at >= 0 or fed)
             and "git" not in args[at : at + 1]
-            and _says(args[at + 1 :], _SWEEPS | _HALTS if not listed.isdisjoint(_ENGINES) else _SWEEPS)
+            and _says(args[at + 1 :], _SWEEPS if listed.isdisjoint(_ENGINES) else _HALTS)
             and not _says(args[at + 1 :], _LOOKS)
         ):
             yield Did("delete", "cloud-resource", "all", args[:_FIRST_NAMED])

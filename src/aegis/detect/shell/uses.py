@@ -422,8 +422,8 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     place = place_of(plain)
     if place is None:
         return "file", "many" if scope == "all" or "*" in value else "one", value
-    if place.resource == "home" and "*" in plain:
-        return "home", "many", value
+    if place.resource == "storage" or (place.resource == "home" and "*" in plain):
+        return place.resource, "many", value
     if scope == "all":
         return place.resource, "all" if place.whole or place.resource == "system-file" else "many", value
     is_folder = "." not in plain.rpartition("\\")[2]
