@@ -128,7 +128,7 @@ def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
             gone = rest[1:]
         elif name == "rsync" and "--remove-source-files" in args and not ("n" in letters or "--dry-run" in args):
             gone = [arg for arg in rest[:-1] if ":" not in arg]
-        elif name == "find" and _KEPT.isdisjoint(args) and (f"{STARTED}rm" in one.feeds or "-delete" in args):
+        elif name == "find" and (f"{STARTED}rm" in one.feeds or "-delete" in args) and not any(map(_KEPT.match, args)):
             end = next((at for at, arg in enumerate(args) if arg[:1] in ("-", "(", "!")), len(args))
             named = [value for option, value in pairwise(args) if option in ("-name", "-iname")]
             found = [path.rstrip("/") for path in args[:end] if not named or not path.startswith(_OF_SYSTEMS)]
@@ -164,10 +164,7 @@ _MIRRORS: Final[dict[str, tuple[frozenset[str], tuple[str, ...]]]] = {
 }  # fmt: skip
 _LEAVES_EMPTY: Final = frozenset({*_MIRRORS, "cd", "echo", "printf", "set", "sleep", "true"})
 # Tests by which what is found is not all that a folder holds.
-_KEPT: Final = frozenset({
-    "!", "-amin", "-atime", "-cmin", "-ctime", "-empty", "-mmin", "-mtime", "-newer", "-newermt", "-not", "-path",
-    "-perm", "-regex", "-size", "-wholename",
-})  # fmt: skip
+_KEPT: Final = Lazy(r"^(?:!|-not|-newer\w*|-i?path|-wholename|-i?regex|-perm|-size|-empty|-[acm](?:min|time))$")
 _OF_SYSTEMS: Final = ("/etc", "/opt", "/tmp", "/usr", "/var")  # noqa: S108 - whose files of one kind are let go by the day
 _TAKE_AWAY: Final = frozenset({"find", "git", "tar", "gtar", "bsdtar", "zip", *_MIRRORS})
 _NO_PROJECT: Final = Lazy(

@@ -201,9 +201,8 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
     if not isinstance(value, dict) or depth >= _DEEPEST:
         return
     told = {**told, **given} if isinstance(given := value.get("vars"), dict) else told
-    looped = _with_told(
-        next((inner for name, inner in value.items() if name == "loop" or name[:5] == "with_"), ""), told
-    )
+    loops = (inner for name, inner in value.items() if name == "loop" or name[:5] == "with_")
+    looped = _with_told(next(loops, ""), told)
     for name, inner in value.items():
         args: dict[str, Any] = {"name": named}
         for one in inner if isinstance(inner, list) else [inner]:
@@ -214,10 +213,8 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
         tools = [f"{name.rpartition('.')[2]} {deed}" for deed in deeds if deed] + ([name] if "." in name else [])
         known = [one for tool in tools for one in commands_of(tool)]
         for item in (looped if isinstance(looped, list) else [""])[:_MOST_CALLED] if known else ():
-            one_told = {**told, "item": item} | (
-                {f"item.{key}": one for key, one in item.items()} if isinstance(item, dict) else {}
-            )
-            filled = {member: _with_told(one, one_told) for member, one in args.items()}
+            parts = {f"item.{key}": one for key, one in item.items()} if isinstance(item, dict) else {}
+            filled = {member: _with_told(one, {**told, **parts, "item": item}) for member, one in args.items()}
             yield from (said.text for said in _commands(known, filled))
         yield from of_states(inner, told, name, depth + 1)
 
@@ -230,10 +227,10 @@ _TOLD: Final = Lazy(r"\{\{\s*([\w.]{1,64})\s*\}\}")
 def _with_told(value: Any, told: Mapping[str, Any]) -> Any:
     """A value with what variables stand for, which may name others: `{{ item.path }}/a`."""
     for _ in range(2):
-        found = _TOLD.search(value) if isinstance(value, str) else None
+        found = _TOLD.search(value[:_LONGEST]) if isinstance(value, str) else None
         if found is None:
             break
-        whole = found.group() == value.strip()
+        whole, value = found.group() == value.strip(), value[:_LONGEST]
         value = told.get(found[1], value) if whole else _TOLD.sub(lambda one: str(told.get(one[1], one[0])), value)
     return value
 

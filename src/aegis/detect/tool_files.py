@@ -50,9 +50,7 @@ def plays(tool: str, texts: Sequence[Text]) -> list[Written]:
 # What brings programs into a container: the rest of what runs there is done to folders of its own.
 _BRINGS: Final = Lazy(r"\b(?:curl|wget|nc|ncat|base64)\s|/dev/tcp/")
 # Words of tools that run what a document of a cluster or of many machines says, and of those that only look at it.
-_APPLIES: Final = frozenset(
-    {"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "kubernetes", "play", "playbook", "run", "salt"}
-)
+_APPLIES: Final = frozenset({"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "play", "playbook", "run", "salt"})
 _TRIES: Final = frozenset({"check", "diff", "dry", "explain", "lint", "plan", "read", "search", "validate"})
 _MOST: Final = 256  # writes of one call that are told apart
 

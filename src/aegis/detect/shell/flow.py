@@ -252,6 +252,7 @@ def prints_secret(command: Command) -> bool:
     return any(needs <= words for needs in _STORES.get(name, ()))
 
 
+_SET_BEFORE: Final = Lazy(r"(\w{1,64})=[\"']?$")
 _PRINTS_ALL: Final = {
     **dict.fromkeys(("env", "printenv"), frozenset({"-0", "--null"})), "set": frozenset[str](),
     **dict.fromkeys(("export", "declare", "typeset"), frozenset({"-p", "-x", "-px", "-xp"})),
@@ -262,9 +263,6 @@ def _prints_environment(command: Command) -> bool:
     """Whether a command prints every variable of its environment."""
     options = _PRINTS_ALL.get(command.name)
     return options is not None and options.issuperset(command.args) and not (command.variables and command.args)
-
-
-_SET_BEFORE: Final = Lazy(r"(\w{1,64})=[\"']?$")
 
 
 def environment_sent(text: str, commands: Sequence[Command]) -> list[Signalled]:
@@ -344,14 +342,9 @@ def dropped(commands: list[Command]) -> list[Signalled]:
         for target in fetched:
             path = command.text.split(None, 1)[0] if command.text else ""
             folder, _, last = target.rpartition("/")
-            runs = (
-                path in {target, f"./{target}"}
-                or (folder in _SEARCHED and path == last)
-                or (
-                    name in INTERPRETERS
-                    and target in command.args
-                    and not (name in SHELLS and command.args[:1] == ("-n",))
-                )
+            named = path in {target, f"./{target}"} or (folder in _SEARCHED and path == last)
+            runs = named or (
+                name in INTERPRETERS and target in command.args and not (name in SHELLS and command.args[:1] == ("-n",))
             )  # a shell that only checks what it would run
             if runs or (name in _RUNS_FILE and target in command.args):
                 return [("shell.drops-program", command.text[:80])]
@@ -382,9 +375,7 @@ def _downloads(command: Command) -> dict[str, str]:
     return {target: address} if odd or target.startswith(LOOSE_PLACES) else {}
 
 
-_SEARCHED: Final = frozenset(
-    {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "~/bin", "~/.local/bin"}
-)
+_SEARCHED: Final = frozenset({"/bin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "~/bin", "~/.local/bin"})
 _UNSURE: Final = frozenset({"--insecure", "--no-check-certificate"})  # who answers is not asked
 
 
@@ -417,7 +408,6 @@ def imitator(text: str) -> str:
 
 
 FETCHING: Final = of_kind("fetcher") | of_kind("downloader") | {"invoke-webrequest", "invoke-restmethod"}
-_OF_UNIX: Final = frozenset({"curl", "wget"})
 _TO_FILE: Final = frozenset({"-outfile", "-destination", "-o", "--output", "-of", "-out", "-outf"})
 
 
@@ -430,7 +420,9 @@ def fetched_file(command: Command, kinds: frozenset[str]) -> str:
         return args[0] if "fetched" in kinds and args else ""
     if name in FETCHING or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
         for at, arg in enumerate(args[:-1]):
-            joined = name in _OF_UNIX and arg[:1] == "-" and arg[1:2] != "-" and arg[-1:] in {"o", "O"}  # `-sSLo`
+            joined = (
+                name in {"curl", "wget"} and arg[:1] == "-" and arg[1:2] != "-" and arg[-1:] in {"o", "O"}
+            )  # `-sSLo`
             if joined or arg.lower() in _TO_FILE:
                 return args[at + 1]
         plain = [arg for arg in args if arg[:1] not in "-/"]
