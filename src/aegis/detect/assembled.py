@@ -354,7 +354,7 @@ def _commands(path: str, name: str, pieces: list[str], wholes: list[Whole], word
         words.add(path)
     together = " ".join(pieces)
     # A piece that is no line, behind one that is; or a sign that only a shell reads: a tool will join them.
-    if (as_lines and not lines) or (_OPERATORS & set(rest)):
+    if ((as_lines and not lines) or (_OPERATORS & set(rest))) and not plain_name(name).endswith("lines"):
         wholes.append(Whole(path, together, "command"))
     elif as_lines and len(together) <= MOST_JOINED:
         wholes.append(Whole(path, "\n".join(pieces), "command"))

@@ -93,7 +93,8 @@ def of_cluster(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         rules = spec.get("ingress")
         if any(map(_admits_all, rules if isinstance(rules, list) else ())):
             yield ResourceEffect("expose", "cluster", "one", (), "", "NetworkPolicy from everywhere to every pod")
-    if members.get("kind") == "Service" and isinstance(spec, dict) and _opens_data(spec, members.get("metadata")):
+    noted = members.get("metadata")
+    if members.get("kind") in ("Service", None) and isinstance(spec, dict) and _opens_data(spec, noted):
         yield ResourceEffect("expose", "database", "one", (), "", "a LoadBalancer from everywhere to a database")
     if isinstance(members.get("containers"), list) and isinstance(members.get("volumes"), list):
         yield from _emptied(members["containers"], members["volumes"])

@@ -45,7 +45,7 @@ from aegis.detect.roles import (
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import pod_commands, structured_effects
-from aegis.detect.tool_files import PATCHES, added_by, objects_by, puts_by_name, run_by, runs_by_name, written_by
+from aegis.detect.tool_files import PATCHES, added_by, objects_by, plays, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
@@ -304,6 +304,8 @@ def gather(subject: FactSubject) -> Facts:
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
+    if together is None or "hosts:" in together or "apiVersion:" in together:
+        own = plays(tool, texts) or own
     if not limits and (added := added_by(tool)):
         own += objects_by(added, given, texts)
     found.written.extend(own)

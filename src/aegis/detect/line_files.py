@@ -45,6 +45,11 @@ _SET_IN_MAKE: Final = Lazy(
 )
 _USED_IN_MAKE: Final = Lazy(r"\$[({]([A-Za-z]\w*)[)}]")
 _RUN_BY_MAKE: Final = Lazy(r"(?:\$\(shell|^\w+\s*!=)\s+(.+?)\)*$")
+# Functions that give what they are given, or what a command of a shell prints, as far as what it names goes.
+_CALLED_IN_MAKE: Final = Lazy(
+    r"\$[({](?:abspath|realpath|strip|sort|wildcard|firstword|lastword)\s+((?:[^$(){}]|\$\{\w+\})*)[)}]"
+)
+_STARTED_IN_MAKE: Final = Lazy(r"\$\(shell\s+((?:[^$(){}]|\$\{\w+\}|\$\$\w+)*)\)")
 _MADE_OF: Final = 4  # definitions that a name is followed through
 # Names that make, its rules or whoever calls it give a value (GNU make, 10.3 and 7.2.5); these are told as unknown.
 _GIVEN_TO_MAKE: Final = frozenset({
@@ -76,6 +81,7 @@ def of_make(lines: Sequence[str]) -> Iterator[str]:
             text = _USED_IN_MAKE.sub(
                 lambda use: known.get(use.group(1), _unset(use.group(1), others or not known)), text
             )[:MAX_FLOW]
+            text = _STARTED_IN_MAKE.sub(r"$(\1)", _CALLED_IN_MAKE.sub(r"\1", text))
         yield text.replace("$$", "$").strip().lstrip("@-+")
 
 
@@ -133,6 +139,12 @@ def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
     return [
         _OF_PACKAGE.sub(value, command)[:MAX_FLOW] if "npm_package_" in command else command for command in commands
     ]
+
+
+# What a machine, a cluster or a tool for many machines does, by the first words of its file, wherever that lies.
+PLAYS: Final = Lazy(
+    r"(?m)^(?:---\s*\n)?(?:apiVersion:|#cloud-config|\s*(?:-\s+)?hosts:\s|\s*(?:-\s+)?ansible\.builtin\.\w+:|\s+(?:cmd|cron|file|pkg|service|ssh_auth|user)\.\w+:)"
+)
 
 
 def scheduled(text: str, path: str) -> Iterator[str]:

@@ -112,6 +112,7 @@ def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
     """The deletions that other programs do besides their work, as `rm` would: `tar --remove-files`, `git clean`."""
     if _TAKE_AWAY.isdisjoint([command.name for command in commands]):
         return
+    yield from _emptied(commands)
     for command, one in zip(commands, runs(commands), strict=True):
         name, args = command.name, command.args
         letters = "".join(arg[1:] for arg in args if arg[:1] == "-" and arg[1:2] != "-")
@@ -127,12 +128,45 @@ def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
             gone = rest[1:]
         elif name == "rsync" and "--remove-source-files" in args and not ("n" in letters or "--dry-run" in args):
             gone = [arg for arg in rest[:-1] if ":" not in arg]
+        elif name == "find" and (f"{STARTED}rm" in one.feeds or "-delete" in args) and not any(map(_KEPT.match, args)):
+            end = next((at for at, arg in enumerate(args) if arg[:1] in ("-", "(", "!")), len(args))
+            named = [value for option, value in pairwise(args) if option in ("-name", "-iname")]
+            found = [path.rstrip("/") for path in args[:end] if not named or not path.startswith(_OF_SYSTEMS)]
+            gone = [f"{path}/{pattern}" for path in found for pattern in named or ["*"] if "*" in pattern]
         folder = next((below(one.folder, base) for base in bases), one.folder)
         if gone and (name != "git" or _NO_PROJECT.match(folder)):
             yield command._replace(name="rm", args=("-rf", *(below(folder, path) for path in gone)))
 
 
-_TAKE_AWAY: Final = frozenset({"git", "tar", "gtar", "bsdtar", "zip", "rsync"})
+def _emptied(commands: Sequence[Command]) -> Iterator[Command]:
+    """The deletion of all that a copy of a folder leaves of its target, where that folder was made just before."""
+    made: set[str] = set()
+    for command in commands:
+        name, args = command.name, command.args
+        plain = [arg.rstrip("/") or "/" for arg in args if arg[:1] != "-"]
+        deletes, words = _MIRRORS.get(name, (frozenset(), ()))
+        if name == "mkdir":
+            made.update(plain)
+        elif name not in _LEAVES_EMPTY:
+            made.clear()
+        elif len(plain) > 1 and plain[-2] in made and (not deletes or not deletes.isdisjoint(args)):
+            target = plain[-1] if words else f"{plain[-1].rpartition(':')[2]}/*"
+            yield command._replace(name=name if words else "rm", args=(*(words or ("-rf",)), target))
+
+
+_DELETES: Final = frozenset({"--del", "--delete", "--delete-before", "--delete-after", "--delete-excluded"})
+# Programs that make a target like its source, by what makes them delete, with their own words for a deletion.
+_MIRRORS: Final[dict[str, tuple[frozenset[str], tuple[str, ...]]]] = {
+    "rsync": (_DELETES, ()), "aws": (_DELETES, ("s3", "rm", "--recursive")),
+    "rclone": (frozenset({"sync"}), ("purge",)),
+    "gsutil": (frozenset({"-d"}), ("-m", "rm", "-r")), "mc": (frozenset({"--remove"}), ("rb", "--force")),
+    "azcopy": (frozenset({"--delete-destination=true"}), ("rm", "--recursive")),
+}  # fmt: skip
+_LEAVES_EMPTY: Final = frozenset({*_MIRRORS, "cd", "echo", "printf", "set", "sleep", "true"})
+# Tests by which what is found is not all that a folder holds.
+_KEPT: Final = Lazy(r"^(?:!|-not|-newer\w*|-i?path|-wholename|-i?regex|-perm|-size|-empty|-[acm](?:min|time))$")
+_OF_SYSTEMS: Final = ("/etc", "/opt", "/tmp", "/usr", "/var")  # noqa: S108 - whose files of one kind are let go by the day
+_TAKE_AWAY: Final = frozenset({"find", "git", "tar", "gtar", "bsdtar", "zip", *_MIRRORS})
 _NO_PROJECT: Final = Lazy(
     r"^(?:~|\$\{?HOME\}?|/(?:home|root|Users|etc|usr|boot|var|srv|opt|mnt|media|(?:home|Users)/[\w.-]+|(?:etc|boot|var/lib)/.*)?)/?$"
 )

@@ -43,6 +43,7 @@ _NEAR: Final = tuple(
     )
 )  # fmt: skip
 _SHARED_DRIVE: Final = Lazy(r"^(?:\\\\|//)[\w.-]{1,80}[\\/]([a-z])\$")  # of administrators: `\\host\c$`
+_SHARE: Final = Lazy(r"^\\\\[\w.-]{1,80}\\[\w. -]{1,80}\\?$")  # all that another machine shares by one name
 _HOMES: Final = frozenset({"home", "users"})
 
 
@@ -170,7 +171,7 @@ def place_of(path: str) -> Place | None:
         found = _place(word)
         if found is not None:
             return found
-    return None
+    return Place("storage", path) if path[:2] == "\\\\" and _SHARE.match(path) else None
 
 
 @remembered
@@ -254,6 +255,8 @@ def _with_names(path: str) -> str:
     """A path with the variable that it begins with put in."""
     if path[:1] not in ("$", "%"):
         return path
+    if path[:2] == "${" and ":-" in path:  # what stands for one that is not set
+        path = _with_names(path.partition(":-")[2].replace("}", "", 1))
     for name, folder in _builtin_table().names:
         if path.startswith(name) and path[len(name) : len(name) + 1] in ("", "/", "\\"):
             return folder + path[len(name) :]

@@ -188,12 +188,51 @@ def of_task(arguments: Mapping[str, Any]) -> list[Restated]:
     if kind in _RUN_BY_MODULE:
         text = next((given[name] for name in _TEXTS if name in given), "") if isinstance(given, dict) else given
         return [Restated(text, "command")] if isinstance(text, str) and text else []
-    if isinstance(given, str):
-        given = dict(word.split("=", 1) for word in _split(given)[:_MOST] if "=" in word)
-    if kind != "file" or not isinstance(given, dict) or given.get("state") != "absent":
-        return []
-    path = next((given[name] for name in ("path", "dest", "name") if isinstance(given.get(name), str)), "")
-    return [Restated(shlex.join(["rm", "-rf", path[:_LONGEST]]), "command")] if path else []
+    return [Restated(line, "command") for line in of_states({kind: given}, {})]
+
+
+def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int = 0) -> Iterator[str]:
+    """The commands that stand for what tasks of Ansible and states of Salt say that there is to be.
+
+    `told` are the values of variables, `named` is what the states are of.
+    """
+    for one in value if isinstance(value, list) and depth < _DEEPEST else ():
+        yield from of_states(one, told, named, depth + 1)
+    if not isinstance(value, dict) or depth >= _DEEPEST:
+        return
+    told = {**told, **given} if isinstance(given := value.get("vars"), dict) else told
+    loops = (inner for name, inner in value.items() if name == "loop" or name[:5] == "with_")
+    looped = _with_told(next(loops, ""), told)
+    for name, inner in value.items():
+        args: dict[str, Any] = {"name": named}
+        for one in inner if isinstance(inner, list) else [inner]:
+            pairs = (word.partition("=")[::2] for word in one.split()) if isinstance(one, str) else ()
+            args.update(one if isinstance(one, dict) else pairs)
+        state = str(args.get("state") or ("present" if "job" in args else ""))
+        deeds = [state, *(deed for member, values, deed in _SAID if str(args.get(member)).lower() in values)]
+        tools = [f"{name.rpartition('.')[2]} {deed}" for deed in deeds if deed] + ([name] if "." in name else [])
+        known = [one for tool in tools for one in commands_of(tool)]
+        for item in (looped if isinstance(looped, list) else [""])[:_MOST_CALLED] if known else ():
+            parts = {f"item.{key}": one for key, one in item.items()} if isinstance(item, dict) else {}
+            filled = {member: _with_told(one, {**told, **parts, "item": item}) for member, one in args.items()}
+            yield from (said.text for said in _commands(known, filled))
+        yield from of_states(inner, told, name, depth + 1)
+
+
+_DEEPEST: Final = 24
+_SAID: Final = (("masked", ("true", "yes"), "masked"), ("enabled", ("false", "no"), "disabled"))
+_TOLD: Final = Lazy(r"\{\{\s*([\w.]{1,64})\s*\}\}")
+
+
+def _with_told(value: Any, told: Mapping[str, Any]) -> Any:
+    """A value with what variables stand for, which may name others: `{{ item.path }}/a`."""
+    for _ in range(2):
+        found = _TOLD.search(value[:_LONGEST]) if isinstance(value, str) else None
+        if found is None:
+            break
+        whole, value = found.group() == value.strip(), value[:_LONGEST]
+        value = told.get(found[1], value) if whole else _TOLD.sub(lambda one: str(told.get(one[1], one[0])), value)
+    return value
 
 
 MODULES: Final = frozenset({"module", "module_name"})  # members that name what a task is done by

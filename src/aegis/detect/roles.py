@@ -75,6 +75,8 @@ _SHELL_TOOL: Final = frozenset({
     "command", "bat",
 })  # fmt: skip
 _RUNNING: Final = frozenset({"run", "execute", "exec", "eval", "evaluate", "sandbox"})
+_STARTED: Final = _RUNNING | {"invoke", "script"}
+_SCRIPTED: Final = _SHELL_TOOL | _STARTED | {"batch", "ps"}  # words of a tool whose text is a script
 
 
 @lru_cache(maxsize=8_192)
@@ -254,13 +256,12 @@ def executes(tool: str) -> TextRole | None:
     """What a tool executes by its name: commands, SQL or code; `None` where the name does not say."""
     if _only_reads_code(tool):
         return None
-    words = words_of(tool)
-    found = set(words)
+    found = set(words_of(tool))
     if found & _SQL_TOOL:
         return "sql"
     if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
         return "code"
-    if found & _SHELL_TOOL or (found & {"ps", "batch"} and found & (_RUNNING | {"invoke", "script"})):
+    if found & _SHELL_TOOL or found == {"batch"} or (found & {"ps", "batch"} and found & _STARTED):
         return "command"
     return None
 
@@ -386,13 +387,8 @@ def role_of(
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
-    if (
-        role in _LOCATED
-        and value.startswith(_ROOTS)
-        and len(value) < _MOST_PATH
-        and works_on_files(tool)
-        and "\n" not in value
-    ):
+    is_path = role in _LOCATED and value.startswith(_ROOTS) and len(value) < _MOST_PATH and "\n" not in value
+    if is_path and works_on_files(tool):
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
@@ -410,7 +406,8 @@ def role_of(
         return "command", 80
     if runs is not None and role in _RUN:
         if role == "command" or (runs == "sql" and role != "content"):
-            return ("command", 80) if role == "command" and runs != "sql" else (runs, 70)
+            is_line = role == "command" and (runs != "sql" or value.startswith(("sqlite3 ", "psql ", "mysql ")))
+            return ("command", 80) if is_line else (runs, 70)
         if runs == "command" and role in ("unknown", "code"):
             return "command", 60
         if runs == "code" and (role == "code" or argument == "expr" or (role != "query_fragment" and "\n" in value)):
@@ -476,6 +473,8 @@ def _named(tool: str, argument: str) -> tuple[TextRole, int, bool, TextRole | No
     role, confidence = named_role(tool, argument)
     if role in _SHAPED and _is_cell(tool, argument):
         role, confidence = "content", 50
+    elif role == "content" and argument in _TEXTS and _SCRIPTED.issuperset(words_of(tool)):
+        role = "unknown"
     return role, confidence, is_inert(tool, argument, role), executes(tool)
 
 

@@ -23,6 +23,7 @@ from aegis.detect.containers import of_container
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
+    PLAYS,
     TEXT,
     in_container,
     loose,
@@ -36,6 +37,7 @@ from aegis.detect.line_files import (
     with_package,
 )
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
+from aegis.detect.restated import of_states
 from aegis.detect.tool_files import language_by_ending
 from aegis.detect.tool_words import effect_of
 
@@ -99,7 +101,7 @@ def gives_away(
 
 def commands_in(place: Resource | None, written: Written) -> tuple[str, list[str]]:
     """What runs by itself of a written file: the language, empty for shell commands, and the texts in it."""
-    if place is None and (written.path.endswith(_OF_PLAYS) and _PLAYS.search(written.flow.text[:MAX_FLOW])):
+    if place is None and (written.path.endswith(_OF_PLAYS) and PLAYS.search(written.flow.text[:MAX_FLOW])):
         place = "package"
     language, programs = _read(place, written) if place is not None else ("", [])
     if programs or language or place in (None, "public-place"):
@@ -107,11 +109,8 @@ def commands_in(place: Resource | None, written: Written) -> tuple[str, list[str
     return "", list(islice(loose(written.flow.text[:MAX_FLOW]), MOST_COMMANDS))
 
 
-# What a machine, a cluster or a tool for many machines does, by the first words of its file, wherever that lies.
 _OF_PLAYS: Final = (".yml", ".yaml", ".sls")
-_PLAYS: Final = Lazy(
-    r"(?m)^(?:---\s*\n)?(?:apiVersion:|#cloud-config|\s*(?:-\s+)?hosts:\s|\s*(?:-\s+)?ansible\.builtin\.\w+:|\s+cmd\.run:)"
-)
+_OF_TEMPLATES: Final = Lazy(r"(?m)^[ \t]*\{%.*%\}[ \t]*$")
 
 
 def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
@@ -133,20 +132,22 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
         value = parsed_json(text)
         if value is not None:
             lent = name.endswith("devcontainer.json") and isinstance(value, dict)
-            commands = list(_of_value(in_container(value) if lent else value))[:MOST_COMMANDS]
+            commands = [one.removeprefix("@") for one in _of_value(in_container(value) if lent else value)][
+                :MOST_COMMANDS
+            ]
             if lent:
                 commands.append(_started(value))
             return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
     if name.endswith(".reg"):
         return "", list(islice(of_registry(text), MOST_COMMANDS))
-    if name.endswith((".yml", ".yaml")):
-        value = parsed_yaml(text) or list(_of_lines(text))
+    if name.endswith(_OF_PLAYS) or text.startswith("#cloud-config"):
+        value = parsed_yaml(_OF_TEMPLATES.sub("", text)) or list(_of_lines(text))
         if isinstance(value, list):  # a piece of a list of commands, as an edit puts it in
             value = [
                 {"run": one} if isinstance(one, str) and " " in one and place == "pipeline" else one for one in value
             ]
-        return "", list(_of_value(value))[:MOST_COMMANDS]
+        return "", [*_of_value(value), *of_states(value, {})][:MOST_COMMANDS]
     quoted = _QUOTED_IN.get(name.rpartition(".")[2] if name.endswith(_BY_ENDING) else name)
     if quoted is not None:
         commands = [_words(match) for match in quoted.finditer(text)]
@@ -228,7 +229,7 @@ def _words(match: Any) -> str:
         return str(match.group(1))
     texts = [part.strip("\"'") for part in _PARTS.findall(match.group())]
     plain = [text.replace('\\"', '"').replace("\\n", "\n") for text in texts]
-    return plain[0] if len(plain) == 1 else shlex.join(plain)
+    return "\n".join(plain) if len(plain) == 1 or " " in plain[0] else shlex.join(plain)
 
 
 # What a pipeline in Groovy starts its container with, and the programs of a table of devices (udev(7)).
@@ -442,7 +443,8 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
         if runs and value.strip():
             yield value
     elif isinstance(value, list):
-        if runs and value and all(isinstance(one, str) for one in value) and not any(" " in one for one in value[:1]):
+        in_words = runs and value and all(isinstance(one, str) for one in value) and " " not in value[0]
+        if in_words and value[-1][:1] != "@":
             yield (shlex.join if value[0].endswith("sh") and value[1:] else " ".join)(value)
         else:
             for one in value:

@@ -21,7 +21,7 @@ from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
-from aegis.detect.resources import place_of, words_of_resources
+from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
@@ -332,13 +332,6 @@ def pod_commands(arguments: Mapping[str, Any]) -> Iterator[str]:
 def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any]) -> Iterator[Told]:
     """What a manifest does that is given as text, of JSON or YAML."""
     documents = _documents(text)
-    if "{{" in text:
-        plays = [one for each in documents if isinstance(each, list) for one in each if isinstance(one, dict)]
-        sets = [play["vars"] for play in plays if isinstance(play.get("vars"), dict)]
-        told = {name: one for held in sets for name, one in held.items() if isinstance(one, str)}
-        for _ in range(2 if told else 0):  # variables may name others
-            text = _VARIABLE.sub(lambda found: told.get(found[1], found[0])[:_LONGEST_DEED], text)[: 8 * _LONGEST_TEXT]
-        documents = _documents(text) if told else documents
     for value in [one for document in documents for one in (document if isinstance(document, list) else [document])]:
         if isinstance(value, dict):
             if "Resources" in value:
@@ -348,9 +341,6 @@ def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
                     yield Told(pointer, effect)
-
-
-_VARIABLE: Final = Lazy(r"\{\{\s*(\w{1,64})\s*\}\}")
 
 
 def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
@@ -370,17 +360,9 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
 
 
 def _takes_away(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
-    """What a run of Terraform destroys, and a task of Ansible: `file: {path: /etc, state: absent}`."""
+    """What a run of Terraform destroys."""
     if members.get("isdestroy") in ON and members.get("planonly") is not True:
         yield ResourceEffect("delete", "cloud-resource", "all", (), "", "is-destroy: true")
-    for name in ("file", "ansiblebuiltinfile"):
-        task = members.get(name)
-        if not isinstance(task, dict) or task.get("state") != "absent":
-            continue
-        path = next((task[one] for one in ("path", "dest", "name") if isinstance(task.get(one), str)), "")
-        place = place_of(path)
-        if place is not None:
-            yield ResourceEffect("delete", place.resource, "all" if place.whole else "one", (path,), "", f"rm {path}")
 
 
 # Members that keep a name with its owner, and what gives it away.

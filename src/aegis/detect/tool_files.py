@@ -7,11 +7,14 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
+from aegis.core.patterns import Lazy
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
+from aegis.detect.line_files import PLAYS
 from aegis.detect.roles import words_of
 
 # Names of arguments, without case and signs: a whole text, what an edit puts in, and what it takes out.
@@ -32,6 +35,23 @@ _PLACES: Final = frozenset({
 PATCHES: Final = ("*** Begin Patch", "diff --git ", "--- ", "Index: ", "@@ ")
 _RUNS: Final = frozenset({"exec", "execute", "launch", "run", "source", "start"})
 _PROGRAMS: Final = frozenset({"file", "notebook", "playbook", "program", "script"})
+
+
+def plays(tool: str, texts: Sequence[Text]) -> list[Written]:
+    """What a tool runs of documents of a cluster or of many machines that it is given, as files of such."""
+    words = words_of(tool)
+    if _APPLIES.isdisjoint(words) or not _TRIES.isdisjoint(words):
+        return []
+    every = [text.value for text in texts if not text.is_key and PLAYS.search(text.value) is not None]
+    told = (one for one in every if "apiVersion:" not in one or _BRINGS.search(one) is not None)
+    return [Written("play.yml", _flow(play), sure=True) for play in islice(told, _MOST)]
+
+
+# What brings programs into a container: the rest of what runs there is done to folders of its own.
+_BRINGS: Final = Lazy(r"\b(?:curl|wget|nc|ncat|base64)\s|/dev/tcp/")
+# Words of tools that run what a document of a cluster or of many machines says, and of those that only look at it.
+_APPLIES: Final = frozenset({"ansible", "apply", "deploy", "helm", "k8s", "kubectl", "play", "playbook", "run", "salt"})
+_TRIES: Final = frozenset({"check", "diff", "dry", "explain", "lint", "plan", "read", "search", "validate"})
 _MOST: Final = 256  # writes of one call that are told apart
 
 

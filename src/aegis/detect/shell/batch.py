@@ -400,7 +400,9 @@ class _BatchReader:
         reads = at < len(words) and words[at].lower() == "/f"
         if at < len(words) and words[at].lower() in _FOR_OPTIONS:
             at += 1
-        told = at
+        told, folder = at, ""
+        if at and words[at - 1].lower() == "/r" and words[at + 1 : at + 2] and words[at + 1].startswith("%"):
+            folder, at = words[at].strip('"').rstrip("\\") + "\\", at + 1
         while at < len(words) and not words[at].startswith("%"):
             at += 1
         if at >= len(words):
@@ -423,8 +425,7 @@ class _BatchReader:
             self._script.texts.append(inside.strip("'`"))
             self._answers |= {name, f"%{name}"}
         elif len(inside) < 1_024 and len(self._loops) < 64:
-            self._loops[f"%{name}"] = inside.strip('"')
-            self._loops[name] = inside.strip('"')
+            self._loops[f"%{name}"] = self._loops[name] = folder + inside.strip('"')
         return at
 
     def _set(self, given: str) -> None:

@@ -84,7 +84,7 @@ _IDENTITY: Final = Lazy(r"^/etc/(?:g?shadow-?|passwd|sudoers(?:\.d/.*)?|group|pa
 _LOCKED: Final = frozenset({"000", "0000", "0", "a-rwx", "a=", "ugo-rwx", "ugo="})
 _SOCKETS: Final = frozenset({"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"})
 _EDITORS: Final = of_kind("edits-in-place")
-_NOTHING: Final = frozenset({"empty", "blank", "emptydir", "empty_dir", "empty-dir", "null"})  # names of empty folders
+_NOTHING: Final = frozenset({"empty", "blank", "emptydir", "empty_dir", "void", "empty-dir", "null"})  # empty folders
 _NEW_FOLDER: Final = ("$(mktemp -d", "`mktemp -d")
 _MIRRORS: Final = ("/backup", "/exports", "/home/", "/media", "/mnt", "/srv", "/var/backups")  # copies
 
@@ -115,7 +115,7 @@ def _empties_target(args: tuple[str, ...]) -> bool:
     if len(places) < 2 or tries or not any(arg.startswith("--del") for arg in args):
         return False
     target, source = places[-1].rpartition(":")[2].rstrip("/") or "/", places[-2].rstrip("/").rsplit("/", 1)[-1].lower()
-    if target.startswith("/") and (source in _NOTHING or source.startswith(_NEW_FOLDER)):
+    if target.startswith(("/", "~", "$HOME")) and (source in _NOTHING or source.startswith(_NEW_FOLDER)):
         return True
     return (is_vital(target) or _is_root(target)) and not target.startswith(_MIRRORS)
 
@@ -263,9 +263,9 @@ def loops_over_root(text: str, commands: list[Command]) -> bool:
 
 
 _COUNTED: Final = Lazy(r"\$\{?\w+|\{\}|[^\s\"'=]*\*[^\s\"'.]*|@file|@path")
-_READS_WHOLE: Final = frozenset(
-    {"[io.file]::readallbytes", "[io.file]::writeallbytes", "[io.file]::openread", "[io.file]::open"}
-)
+_WHOLES: Final = ("[io.file]::readallbytes", "[io.file]::writeallbytes")
+_READS_WHOLE: Final = frozenset({*_WHOLES, "[io.file]::openread", "[io.file]::open"})
+_LISTS_ALL: Final = frozenset({"get-childitem", "[io.directory]::getfiles", "[io.directory]::enumeratefiles"})
 _ENCODES: Final = frozenset({".createencryptor", ".transformfinalblock", ".flushfinalblock", ".encryptvalue"})
 _OPENS: Final = frozenset({"-d", "--decrypt", "--verify", "--sign", "-s", "-b", "--detach-sign", "-x", "-l", "-t"})
 _LOCKS: Final = {"openssl": ("enc", "-encrypt"), "7z": ("-p",), "zip": ("-P", "-e", "--password"), "rar": ("-p", "-hp")}
@@ -281,7 +281,10 @@ def locks_away(commands: Sequence[Command]) -> str:
         for arg in command.args
         for counted in _COUNTED.findall(arg)
     }
-    gone = [command for command in commands if locked and command.name in DELETERS]
+    reads, writes = ({one.args[0] for one in commands if encodes and one.args and one.name == name} for name in _WHOLES)
+    if not reads.isdisjoint(writes) and any(command.name in _LISTS_ALL for command in commands):
+        return next(iter(writes))  # each in the place of itself
+    gone = [command for command in commands if locked and (command.name in DELETERS or "-sdel" in command.args)]
     return next((one.text for one in gone if not locked.isdisjoint(_COUNTED.findall(" ".join(one.args)))), "")
 
 
@@ -299,12 +302,10 @@ def finds(command: Command) -> list[str]:
     opens = any(arg in _EXECS and _opens(args[at + 1 : at + 5]) for at, arg in enumerate(args))
     if opens and (_is_root(where) or is_vital(where)) and not _BY_NAME & set(args):
         return [SIGNAL]
-    removes = ends or "-delete" in args or bool(started & DELETERS)
+    removes = ends or not {"-delete", "-sdel"}.isdisjoint(args) or bool(started & DELETERS)
     if "-delete" in args and not _NAMING.isdisjoint(args) and _NAMING.isdisjoint(args[: args.index("-delete")]):
         return ["shell.destroy" if _is_root(where) else "shell.delete-all"]  # no test keeps what is gone before it
-    if removes and started & _ENCRYPTORS:
-        return ["shell.destroy"]
-    if removes and _is_root(where) and not _NARROWING & set(args):
+    if removes and (started & _ENCRYPTORS or (_is_root(where) and not _NARROWING & set(args))):
         return ["shell.destroy"]
     if removes and _is_root(where) and not _NAMING & set(args):  # old or large files of a whole system
         return [SIGNAL]

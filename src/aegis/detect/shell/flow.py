@@ -81,8 +81,18 @@ def carried(stages: Sequence[Command]) -> ResourceEffect | None:
             if name in _CONNECTS and any(host_place(arg) in _ODD for arg in command.args[:8]):
                 return ResourceEffect("send", "address", "one", command.args[:1], "", command.text[:80])
         if name in _TAKES:
-            broad = broad or next((arg for arg in command.args if arg[:1] != "-" and is_broad(arg)), "")
+            broad = broad or next(filter(is_broad, _packed(command.args)), "")
     return None
+
+
+def _packed(args: Sequence[str]) -> Iterator[str]:
+    """What a program packs, from the folder on that it goes to before."""
+    folder = ""
+    for before, arg in pairwise(("", *args)):
+        if before in ("-C", "--directory"):
+            folder = arg.rstrip("/")
+        elif arg[:1] != "-":
+            yield arg if not folder or arg[:1] in "/~$" else folder if arg in (".", "./", "*") else f"{folder}/{arg}"
 
 
 def staged(commands: Sequence[Command], writes: Sequence[tuple[str, str]]) -> Iterator[list[Command]]:
@@ -235,11 +245,38 @@ def _is_installer(address: str) -> bool:
 def prints_secret(command: Command) -> bool:
     """Whether a command's output holds credentials: files of them, the whole environment, a secret store."""
     name, words = command.name, frozenset(command.args)
-    if name in {"env", "printenv"} and not command.args:
+    if _prints_environment(command):
         return True
     if any(is_secret_file(arg) or is_secret_place(arg) or arg == "/etc/passwd" for arg in command.args):
         return name not in {"echo", "printf", "ls", "find"}
     return any(needs <= words for needs in _STORES.get(name, ()))
+
+
+_SET_BEFORE: Final = Lazy(r"(\w{1,64})=[\"']?$")
+_PRINTS_ALL: Final = {
+    **dict.fromkeys(("env", "printenv"), frozenset({"-0", "--null"})), "set": frozenset[str](),
+    **dict.fromkeys(("export", "declare", "typeset"), frozenset({"-p", "-x", "-px", "-xp"})),
+}  # fmt: skip
+
+
+def _prints_environment(command: Command) -> bool:
+    """Whether a command prints every variable of its environment."""
+    options = _PRINTS_ALL.get(command.name)
+    return options is not None and options.issuperset(command.args) and not (command.variables and command.args)
+
+
+def environment_sent(text: str, commands: Sequence[Command]) -> list[Signalled]:
+    """A request that carries the whole environment, put in where it stands or by a variable: `curl -d "$(env)" ...`."""
+    printed = {one.pipeline or one.text for one in commands if one.inside and _prints_environment(one)}
+    given = [lead + one for one in printed for lead in ("$(", "`", "<(")]
+    found = [_SET_BEFORE.search(text[max(0, text.find(one) - 80) : text.find(one)]) for one in given if one in text]
+    named = [f"{lead}{match.group(1)}" for match in found if match is not None for lead in ("$", "${")]
+    carried_by = [*given, *named]
+    return [
+        ("shell.sends-secret", command.text[:80])
+        for command in (commands if printed else ())
+        if command.name in SENDERS and any(one in arg for arg in command.args for one in carried_by)
+    ]
 
 
 def asks_with_output(command: Command) -> bool:
@@ -304,7 +341,9 @@ def dropped(commands: list[Command]) -> list[Signalled]:
         name = command.name.lower()
         for target in fetched:
             path = command.text.split(None, 1)[0] if command.text else ""
-            runs = path in {target, f"./{target}"} or (
+            folder, _, last = target.rpartition("/")
+            named = path in {target, f"./{target}"} or (folder in _SEARCHED and path == last)
+            runs = named or (
                 name in INTERPRETERS and target in command.args and not (name in SHELLS and command.args[:1] == ("-n",))
             )  # a shell that only checks what it would run
             if runs or (name in _RUNS_FILE and target in command.args):
@@ -331,8 +370,13 @@ def _downloads(command: Command) -> dict[str, str]:
     if not target or not address:
         return {}
     host = read_target(address)
-    odd = not address.startswith("https://") or (host is not None and bool(host.address))
+    unsure = not _UNSURE.isdisjoint(args) or any(arg[:1] == "-" and arg[1:].isalpha() and "k" in arg for arg in args)
+    odd = unsure or not address.startswith("https://") or (host is not None and bool(host.address))
     return {target: address} if odd or target.startswith(LOOSE_PLACES) else {}
+
+
+_SEARCHED: Final = frozenset({"/bin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "~/bin", "~/.local/bin"})
+_UNSURE: Final = frozenset({"--insecure", "--no-check-certificate"})  # who answers is not asked
 
 
 # Services that programs call with a secret of their environment, and names that only begin as theirs do.
@@ -376,7 +420,10 @@ def fetched_file(command: Command, kinds: frozenset[str]) -> str:
         return args[0] if "fetched" in kinds and args else ""
     if name in FETCHING or name in {"start-bitstransfer", "certutil", "bitsadmin"}:
         for at, arg in enumerate(args[:-1]):
-            if arg.lower() in _TO_FILE:
+            joined = (
+                name in {"curl", "wget"} and arg[:1] == "-" and arg[1:2] != "-" and arg[-1:] in {"o", "O"}
+            )  # `-sSLo`
+            if joined or arg.lower() in _TO_FILE:
                 return args[at + 1]
         plain = [arg for arg in args if arg[:1] not in "-/"]
         if name in {"certutil", "bitsadmin", "start-bitstransfer"} and len(plain) > 1:

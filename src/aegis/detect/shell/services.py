@@ -341,6 +341,8 @@ _CHOOSES: Final = (
     "--merged", "--no-merged", "--contains", "--points-at", "-l", "--selector", "--filter", "--filters",
     "--field-selector", "--state", "--tag", "--prefix",
 )  # fmt: skip
+_ENGINES: Final = of_kind("container-engine") | {"crictl", "ctr", "virsh"}
+_HALTS: Final = frozenset({"destroy", "kill", "stop"})
 _SWEEPS: Final = _DESTROYS | {"rm", "rb", "rmi", "del", "clean"}
 
 
@@ -349,10 +351,11 @@ def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
     listed = {
         command.name
         for command in commands
-        if (command.name in _KEEPERS or command.name == "git")
+        if (command.name in _KEEPERS or command.name in _ENGINES or command.name == "git")
         and (command.pipe or command.inside)
         and _says(command.args, _LISTS if command.name != "git" else _LISTS_OF_GIT)
         and not any(arg.startswith(_CHOOSES) for arg in command.args)
+        and not (command.name in _ENGINES and "-f" in command.args)
     }
     choosing = [command.args for command in commands if command.name in _CHOOSERS]
     if not listed or not all(map(_leaves_out, choosing)):
@@ -368,7 +371,7 @@ def sweeps(commands: Sequence[Command]) -> Iterator[Did]:
         elif (
             (at >= 0 or fed)
             and "git" not in args[at : at + 1]
-            and _says(args[at + 1 :], _SWEEPS)
+            and _says(args[at + 1 :], _SWEEPS if listed.isdisjoint(_ENGINES) else _HALTS)
             and not _says(args[at + 1 :], _LOOKS)
         ):
             yield Did("delete", "cloud-resource", "all", args[:_FIRST_NAMED])

@@ -40,6 +40,7 @@ from aegis.detect.shell.flow import (
     asks_with_output,
     carried,
     dropped,
+    environment_sent,
     heeded,
     labels,
     pipeline,
@@ -81,6 +82,7 @@ from aegis.detect.shell.words import (
     WRITERS,
     carries,
     no_files,
+    posted_file,
     statements,
     without_values,
 )
@@ -193,10 +195,10 @@ def analyse_shell(
     for command in (*located(commands), *taken_away(commands)):
         _add_command(command, facts, depth)
     facts.signals.extend((*substitutions(commands), *dropped(commands), *labels(commands)))
+    facts.signals.extend(environment_sent(text, commands))
     facts.effects.extend((*heeded(commands), *uploaded(commands)))
     facts.effects.extend(ResourceEffect(*did, "", text[:_SHOWN]) for did in (*sweeps(commands), *stops_found(commands)))
-    locked = locks_away(commands)
-    if locked:
+    if locked := locks_away(commands):
         facts.effects.append(ResourceEffect("encrypt", "home", "many", (), "", locked[:_SHOWN]))
     if searches_keys(text, commands):
         facts.effects.append(ResourceEffect("scan", "credential", "one", (), "", text[:_SHOWN]))
@@ -451,10 +453,8 @@ def _reads(command: Command, facts: ShellFacts) -> None:
     operands = args[:-1] if name in _MOVERS and len(args) > 1 else args
     others = no_files(name, args)
     for at, arg in enumerate(operands):
-        if at in others:
-            continue
-        value = arg.lstrip("@<").rsplit("=@", 1)[-1]
-        if not value or value.startswith("-"):
+        value = posted_file(name, arg)
+        if at in others or not value or value.startswith("-"):
             continue
         if is_settings_file(value) and name not in SENDERS:
             edits = name in _EDITORS and any(option.startswith("-i") for option in args)

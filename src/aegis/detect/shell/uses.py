@@ -165,7 +165,8 @@ def _holds(token: _Token, used: Used) -> bool:
     if token.kind == "glob":
         return any(glob_match(token.text, word[:_LONGEST]) for word in used.lowered)
     if token.kind == "typed":
-        return any(arg.startswith(token.text) for arg in used.args)
+        wild = "*" in token.text
+        return any(glob_match(token.text, arg) if wild else arg.startswith(token.text) for arg in used.args)
     if token.kind == "option":
         return any(True for _ in used.values(token.text))
     if token.kind == "valued":
@@ -421,6 +422,8 @@ def placed_path(value: str) -> tuple[Resource, EffectScope, str]:
     place = place_of(plain)
     if place is None:
         return "file", "many" if scope == "all" or "*" in value else "one", value
+    if place.resource == "storage" or (place.resource == "home" and "*" in plain):
+        return place.resource, "many", value
     if scope == "all":
         return place.resource, "all" if place.whole or place.resource == "system-file" else "many", value
     is_folder = "." not in plain.rpartition("\\")[2]

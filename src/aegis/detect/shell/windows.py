@@ -194,7 +194,7 @@ def analyse_spoken(dialect: Dialect, text: str, effort: Effort, depth: int = 0) 
 _WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "powershell"}
 _ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
 _IS_NAME: Final = Lazy(r"^\$[\w:.?]*$")  # a variable that nobody knows, as it is spelled
-_PLAIN_HOST: Final = Lazy(r"(?i)https?://(?:\d{1,3}\.){3}\d{1,3}\b|https?://\[|\$server|:\d{4,5}/")
+_PLAIN_HOST: Final = Lazy(r"(?i)http://[^l]|https://(?:\d{1,3}\.){3}\d{1,3}\b|https://\[|\$server|:\d{4,5}/")
 _RUNS_FILES: Final = frozenset({
     "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
     "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",

@@ -82,7 +82,10 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
 # Options whose key signs or opens a connection, and does not come out again.
-_SIGNS_WITH: Final = {"curl": ("--cert", "--key"), "openssl": ("-CAkey", "-inkey", "-key", "-sign", "-signkey")}
+_SIGNS_WITH: Final = {
+    "curl": ("--cert", "--key", "--netrc-file"),
+    "openssl": ("-CAkey", "-inkey", "-key", "-sign", "-signkey"),
+}
 _GLOBS: Final = frozenset({"-g", "--glob", "--iglob"})
 # What a filter is told, beside files, that shows names of settings alone, or whether and how often something is set.
 _FEW: Final = r"-[inqlcwEFHhsvx]*[cql][inqlcwEFHhsvx]*|--(?:count|quiet|silent|files-with-matches)"
@@ -95,6 +98,15 @@ _SHOWS_NAMES: Final = {
         rf"^(?:(?:-[EFinwsx]+ )*(?:{_FEW})(?: -e)?(?: [^- \n][^ \n]*| )*|(?:-[Eo]+ |--only-matching )+{_NAME})$"
     ),
 }
+
+
+_POSTS: Final = Lazy(r"^(?:--(?:post-file|body-file|upload-file|data[a-z-]*|form[a-z-]*|json)=@?|[\w.\[\]-]+:?=?@)")
+
+
+def posted_file(name: str, arg: str) -> str:
+    """Return the file that a word of a command names, without what says to a client of the web how it is sent."""
+    lead = _POSTS.match(arg) if name in FETCHERS else None
+    return arg[lead.end() :] if lead is not None else arg.lstrip("@<").rsplit("=@", 1)[-1]
 
 
 def shows_names(name: str, args: Sequence[str]) -> bool:
@@ -236,7 +248,8 @@ def _checks(command: RanCommand) -> bool:
 _CARRIERS: Final = of_kind("carrier")
 _PROGRAMS: Final = frozenset(builtin_programs())
 _CARRIES: Final = frozenset({
-    "copy", "copyto", "cp", "create", "move", "mv", "push", "put", "rcat", "send", "sync", "upload", "upload-batch",
+    "copy", "copyto", "cp", "create", "mirror", "move", "mput", "mv", "push", "put", "rcat", "send", "sync", "upload",
+    "upload-batch",
 })  # fmt: skip
 
 
