@@ -24,7 +24,7 @@ from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
-from aegis.detect.restated import Restated, as_applescript
+from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import asked
@@ -198,7 +198,7 @@ def analyse_restated(said: Restated, found: Gathering) -> None:
 
 
 _OF_COMMANDS: Final = frozenset(
-    {"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy", "shell.weakens"}
+    {"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy", "shell.privilege", "shell.weakens"}
 )
 
 
@@ -441,7 +441,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering, own: Set[s
         there = place_of(f"{target.value.rstrip('/')}/x") or place_of(target.value)  # a folder, or the file itself
         if there is not None:
             found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
-    unread = own | set(paths) if deletes else own
+    unread = own | set(paths) if deletes or guards_by_name(tool) else own
     found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
     done = [analyse_words("rm", "-r", path) for path in paths] if deletes else []
     places = list(paths) if deletes else []

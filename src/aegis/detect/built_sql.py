@@ -163,7 +163,7 @@ def _note(value: str, runs_names: bool, found: dict[str, None]) -> None:
     if _STATEMENT.match(value):
         found[value.strip()] = None
     elif runs_names and _ROUTINE.match(value):
-        found[f"SELECT {value.strip('[]')}('value')"] = None
+        found[f"SELECT {value.rpartition('.')[2].strip('[]')}('value')"] = None
 
 
 def _bodies(text: str) -> list[str]:

@@ -9,6 +9,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ON, is_everything
 from aegis.detect.permissions import is_highest
+from aegis.detect.roles import words_of
 from aegis.detect.tool_words import is_throwaway, letters_in, spoken, vocabulary
 
 _SHOWN: Final = 80
@@ -62,6 +63,32 @@ _BESIDE: Final = frozenset({
 _DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
 _ON_COLLECTIONS: Final = ("aggregate", "createIndexes", "collMod")
 _COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
+
+
+def own_accounts(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """Whether the table is read in which a database keeps its own accounts with what they sign in by."""
+    table = next((members[name] for name in _TABLES if isinstance(members.get(name), str)), "").lower()
+    above = next((members[name] for name in _ABOVE if isinstance(members.get(name), str)), "").lower()
+    if not table or _ACCOUNTS.isdisjoint({table, f"{above}.{table}"}) or not _LOOKS_OVER.isdisjoint(words_of(tool)):
+        return
+    shown = next((members[name] for name in _COLUMNS if members.get(name)), None)
+    if shown is None or _PROVES.search(str(shown)) is not None:
+        yield ResourceEffect("read", "credential", "many", (table,), "", f"{tool} {table}"[:_SHOWN])
+
+
+_TABLES: Final = ("collection", "table", "tablename", "collectionname", "view", "relation")
+_ABOVE: Final = ("database", "db", "dbname", "databasename", "schema", "keyspace")
+_COLUMNS: Final = ("projection", "columns", "fields", "select")
+_PROVES: Final = Lazy(r"(?i)credential|passw|hash|auth|salt|spare|\*")
+_ACCOUNTS: Final = frozenset({
+    "system.users", "admin.system.users", "pg_shadow", "pg_authid", "pg_catalog.pg_shadow", "pg_catalog.pg_authid",
+    "mysql.user", "mysql.global_priv", "sys.sql_logins", "master.sys.sql_logins", "user$", "sys.user$",
+    "system_auth.roles", "system_auth.credentials",
+})  # fmt: skip
+# Deeds that show how a table is made and nothing of what it holds.
+_LOOKS_OVER: Final = frozenset({
+    "analyze", "columns", "count", "desc", "describe", "explain", "index", "indexes", "list", "schema", "stats",
+})  # fmt: skip
 
 
 def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:

@@ -212,12 +212,22 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
     ends, key = members.get("rangeend"), members.get("key")  # of etcd: every key from one to another
+    if isinstance(key, str) and key.startswith(_KEPT_SECRETS):
+        yield _request("read", "secret-store", "all", f"key: {key}"[:_LONGEST])
+    target = members.get("xamztarget")
+    if isinstance(target, str) and target.rpartition(".")[2].startswith(_GIVES_SECRETS):
+        yield _request("read", "secret-store", "one", target[:_LONGEST])
     below = isinstance(key, str) and key and is_throwaway(key) and ends == f"{key[:-1]}{chr(ord(key[-1]) + 1)}"
     if ends and "delete" in tool.lower() and not below:
         yield _request("delete", "cluster", "one", f"range_end: {members['rangeend']}"[:_LONGEST])
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
         yield _request("delete", "table", "all", index)
+
+
+# Where a cluster keeps its secrets, as it is and in base64; what is asked of a cloud by the name of its deed.
+_KEPT_SECRETS: Final = ("/registry/secrets", "L3JlZ2lzdHJ5L3NlY3JldH")
+_GIVES_SECRETS: Final = ("GetSecretValue", "BatchGetSecretValue", "GetParameter")
 
 
 def only_excludes(body: Any) -> bool:

@@ -29,7 +29,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.likely import shipped
 from aegis.detect.operands import below
-from aegis.detect.restated import MODULES, Restated, of_task, only_says, restated
+from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
     argument_of,
     executes,
@@ -334,7 +334,7 @@ def gather(subject: FactSubject) -> Facts:
                 () if put in known else structured_effects("write_file", {"content": put}, put, to_files=True)
             ):
                 found.effect(member.effect, Text("", member.effect.evidence))
-    files = found.written or deletes_by_name(tool) or puts_by_name(tool)
+    files = found.written or deletes_by_name(tool) or puts_by_name(tool) or guards_by_name(tool)
     unread = analyse_files(tool, texts, found, {one.path for one in own}) if files else ()
     if found.written:
         read = {one.path for one in found.written if is_read_when_written(one)}

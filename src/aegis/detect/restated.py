@@ -173,6 +173,12 @@ def _filled(piece: str, given: Mapping[str, Any]) -> Iterator[str]:
         yield piece
 
 
+@lru_cache(maxsize=8_192)
+def guards_by_name(tool: str) -> bool:
+    """Whether a tool changes who may do what with a file, by its name, and reads nothing of it."""
+    return any(line.startswith(("chmod ", "chown ")) for one in commands_of(tool) for line in one.lines)
+
+
 def only_says(arguments: Mapping[str, Any]) -> bool:
     """Whether a call says that it only shows what it would do (`--dry-run`), or lets somebody see what there is."""
     if any(map(only_looks, arguments.values())):

@@ -386,13 +386,8 @@ def role_of(
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
-    if (
-        role in _LOCATED
-        and value.startswith(_ROOTS)
-        and len(value) < _MOST_PATH
-        and works_on_files(tool)
-        and "\n" not in value
-    ):
+    located = (role in _LOCATED and works_on_files(tool)) or (role == "unknown" and runs == "sql")
+    if located and value.startswith(_ROOTS) and value[:2] != "/*" and len(value) < _MOST_PATH and "\n" not in value:
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60

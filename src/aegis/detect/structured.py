@@ -15,7 +15,7 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
-from aegis.detect.document_stores import database_command, expires, stored
+from aegis.detect.document_stores import database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
 from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
@@ -56,7 +56,7 @@ may_tell: Final = one_of(
     r"notprincipal|\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
-    r"range_?end|showcredentials|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
+    r"range_?end|showcredentials|system\.users|pg_shadow|pg_authid|sql_logins|system_auth|\buser\$|\bmysql\b|global_priv|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
     r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.|\bcapabilities\b",
 )
@@ -364,6 +364,7 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     yield from given_rights(members, tool)
     yield from _of_names(members, tool)
     yield from _proves(members)
+    yield from own_accounts(members, tool)
     yield from _loads(members)
     yield from database_command(members)
     yield from of_request(members, tool, deletes=_may_delete(tool))
