@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ON, is_everything
+from aegis.detect.endpoints import ON, is_everything, plain
 from aegis.detect.permissions import is_highest
 from aegis.detect.roles import words_of
 from aegis.detect.tool_words import is_throwaway, letters_in, spoken, vocabulary
@@ -63,6 +63,56 @@ _BESIDE: Final = frozenset({
 _DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
 _ON_COLLECTIONS: Final = ("aggregate", "createIndexes", "collMod")
 _COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
+
+
+def changes_all(arguments: Mapping[str, Any], deed: str) -> Iterator[tuple[str, ResourceEffect]]:
+    """What a call does to all of a table or collection, and the name of the condition that spares none of it."""
+    inner = [one for name in _INNER if isinstance(one := arguments.get(name), dict)]
+    given = {plain(str(name)): (str(name), one) for held in (*inner, arguments) for name, one in held.items()}
+    told = {name: one for name, (_, one) in given.items()}
+    words = frozenset(words_of(deed))
+    deletes, one_by_one = not words.isdisjoint(_DELETES), told.get("justone") in ON or not words.isdisjoint(_ONE)
+    conditions = [name for name in MAY_SPARE if name in told]
+    if one_by_one or not conditions or (not deletes and (words.isdisjoint(_CHANGES) or told.keys().isdisjoint(_SETS))):
+        return
+    of_rows = next((told[name] for name in _ROWS if isinstance(told.get(name), str)), "")
+    held = of_rows or next((told[name] for name in _TABLES if isinstance(told.get(name), str)), "")
+    many = of_rows or deletes or not words.isdisjoint(_MANY) or any(told.get(name) in ON for name in _SEVERAL)
+    places = [str(told[name]) for name in (*_ABOVE, *_SERVERS) if told.get(name)]
+    tried = is_throwaway(held) or any(_NEAR.search(one) is not None or is_throwaway(one) for one in places)
+    if held and many and not tried and all(_spares_none(told[name]) for name in conditions):
+        effect = ResourceEffect(
+            "delete" if deletes else "write", "record", "all", (held,), "", f"{deed} {held}"[:_SHOWN]
+        )
+        yield given[conditions[0]][0], effect
+
+
+def _spares_none(condition: Any) -> bool:
+    if isinstance(condition, str):
+        if not condition.strip() or _ALWAYS.search(condition) is not None:
+            return True
+        from aegis.detect.chosen_rows import selects_every  # whose parser takes long to load
+
+        return selects_every(condition)
+    return condition is None or condition == [] or is_everything(condition)
+
+
+_INNER: Final = ("args", "options", "params", "payload")
+# Members that say which rows are meant, and those of a call that has them further inside.
+MAY_SPARE: Final = (
+    "filter", "filters", "where", "query", "criteria", "selector", "condition", "filterbyformula", "filterexpression",
+    "args",
+)  # fmt: skip
+_ROWS: Final = ("table", "tablename", "model", "entity")
+_SERVERS: Final = ("uri", "url", "host", "dsn", "connection", "connectionstring")
+_NEAR: Final = Lazy(r"(?i)\b(?:localhost|127\.0\.0\.1|host\.docker\.internal)\b|\[::1\]")
+_DELETES: Final = frozenset({"delete", "destroy", "purge", "remove", "deletemany", "deleteall"})
+_CHANGES: Final = frozenset({"update", "modify", "patch", "set"})
+_SETS: Final = frozenset({"update", "set", "values", "data", "doc", "changes", "fields", "updates"})
+_MANY: Final = frozenset({"many", "all", "bulk"})
+_ONE: Final = frozenset({"one", "first", "row", "item"})
+_SEVERAL: Final = ("multi", "many", "updatemany")
+_ALWAYS: Final = Lazy(r"(?i)^\s*(?:true\(\)|attribute_exists\(\s*#?\w+\s*\)|1\s*=\s*1|true|\*)\s*$")
 
 
 def own_accounts(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:

@@ -17,7 +17,7 @@ from aegis.detect.extract import readable
 from aegis.detect.queries import Mutation
 from aegis.detect.tool_marks import marked
 from aegis.detect.tool_members import LONGEST, AskedFor, Member, members_of
-from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
+from aegis.detect.tool_words import KnownDeed, Vocabulary, is_throwaway, singular, spoken, vocabulary
 
 _LONGEST_DEED: Final = 48
 _MOST_SHOWN: Final = 4
@@ -101,7 +101,8 @@ def _of_method(tool: str, arguments: Mapping[str, Any], known: Vocabulary) -> fr
         return frozenset()
     found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
     parts = [part for part in path_of(readable(path)[0]).split("?", 1)[0].split("/") if part]
-    if method == "POST" and parts and parts[-1] in _ASKS:
+    tried = parts[-1:] == ["_update_by_query"] and is_throwaway(parts[0]) and "ctx.op" not in str(arguments.get("body"))
+    if method == "POST" and parts and (parts[-1] in _ASKS or tried):
         return frozenset()
     for at, part in enumerate(parts[-_MOST_PARTS:], max(0, len(parts) - _MOST_PARTS)):
         if at or part not in _FOR_ADMINISTRATORS:
