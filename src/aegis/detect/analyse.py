@@ -19,7 +19,7 @@ from aegis.detect.extract import exceeded
 from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written, last_name
 from aegis.detect.fold import legible
-from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
+from aegis.detect.hosts import is_local, is_look_alike, is_metadata, names_metadata, poses, read_target
 from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
@@ -489,7 +489,7 @@ def _url(text: Text, found: Gathering) -> None:
     local = is_local(target)
     if is_metadata(target):
         found.signal("host.metadata", text, value)
-    elif local and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
+    elif local and (target.odd_spelling or target.userinfo or poses(target, value)):
         found.signal("host.disguised", text, value)
     elif local and target.scheme:
         found.signal("host.local", text, value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from aegis.core.effects import ResourceEffect
+from aegis.core.effects import ResourceEffect, Verb
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import ON, is_everything, plain
 from aegis.detect.permissions import is_highest
@@ -67,78 +67,60 @@ _COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name"
 
 def changes_all(arguments: Mapping[str, Any], deed: str) -> Iterator[tuple[str, ResourceEffect]]:
     """What a call does to all of a table or collection, and the name of the condition that spares none of it."""
+    known, words = vocabulary().values, frozenset(words_of(deed))
     inner = [one for name in _INNER if isinstance(one := arguments.get(name), dict)]
-    given = {plain(str(name)): (str(name), one) for held in (*inner, arguments) for name, one in held.items()}
-    told = {name: one for name, (_, one) in given.items()}
-    words = frozenset(words_of(deed))
-    deletes, one_by_one = not words.isdisjoint(_DELETES), told.get("justone") in ON or not words.isdisjoint(_ONE)
-    conditions = [name for name in MAY_SPARE if name in told]
-    if one_by_one or not conditions or (not deletes and (words.isdisjoint(_CHANGES) or told.keys().isdisjoint(_SETS))):
+    written = {plain(str(name)): str(name) for held in (*inner, arguments) for name in held}
+    given = {plain(str(name)): one for held in (*inner, arguments) for name, one in held.items()}
+    deletes, spares = not words.isdisjoint(known["removing"]), sorted(known["sparing"] & given.keys())
+    changes = not words.isdisjoint(known["altering"]) and not given.keys().isdisjoint(known["newvalues"])
+    if not spares or not (deletes or changes) or given.get("justone") in ON or not words.isdisjoint(known["onerow"]):
         return
-    of_rows = next((told[name] for name in _ROWS if isinstance(told.get(name), str)), "")
-    held = of_rows or next((told[name] for name in _TABLES if isinstance(told.get(name), str)), "")
-    many = of_rows or deletes or not words.isdisjoint(_MANY) or any(told.get(name) in ON for name in _SEVERAL)
-    places = [str(told[name]) for name in (*_ABOVE, *_SERVERS) if told.get(name)]
+    of_rows, places = _named(given, "ofrows"), [str(given[name]) for name in known["located"] & given.keys()]
+    held = of_rows or _named(given, "ofdocuments")
+    many = of_rows or deletes or not words.isdisjoint(_MANY) or any(given.get(name) in ON for name in _MANY)
     tried = is_throwaway(held) or any(_NEAR.search(one) is not None or is_throwaway(one) for one in places)
-    if held and many and not tried and all(_spares_none(told[name]) for name in conditions):
-        effect = ResourceEffect(
-            "delete" if deletes else "write", "record", "all", (held,), "", f"{deed} {held}"[:_SHOWN]
-        )
-        yield given[conditions[0]][0], effect
+    if held and many and not tried and all(_spares_none(given[name]) for name in spares):
+        verb: Verb = "delete" if deletes else "write"
+        yield written[spares[0]], ResourceEffect(verb, "record", "all", (held,), "", f"{deed} {held}"[:_SHOWN])
+
+
+def may_spare(names: frozenset[str]) -> bool:
+    """Whether one of the members of a call says which rows are meant."""
+    return not names.isdisjoint(vocabulary().values["sparing"])
+
+
+def _named(members: Mapping[str, Any], kind: str) -> str:
+    names = sorted(vocabulary().values[kind] & members.keys())
+    return next((members[name] for name in names if isinstance(members[name], str)), "")
 
 
 def _spares_none(condition: Any) -> bool:
-    if isinstance(condition, str):
-        if not condition.strip() or _ALWAYS.search(condition) is not None:
-            return True
+    if isinstance(condition, str) and condition.strip() and _ALWAYS.search(condition) is None:
         from aegis.detect.chosen_rows import selects_every  # whose parser takes long to load
 
         return selects_every(condition)
-    return condition is None or condition == [] or is_everything(condition)
+    return condition in (None, []) or isinstance(condition, str) or is_everything(condition)
 
 
-_INNER: Final = ("args", "options", "params", "payload")
-# Members that say which rows are meant, and those of a call that has them further inside.
-MAY_SPARE: Final = (
-    "filter", "filters", "where", "query", "criteria", "selector", "condition", "filterbyformula", "filterexpression",
-    "args",
-)  # fmt: skip
-_ROWS: Final = ("table", "tablename", "model", "entity")
-_SERVERS: Final = ("uri", "url", "host", "dsn", "connection", "connectionstring")
+_INNER: Final = ("args", "options", "params", "payload")  # members that have more of them inside
+_MANY: Final = ("many", "all", "bulk", "multi", "updatemany")
 _NEAR: Final = Lazy(r"(?i)\b(?:localhost|127\.0\.0\.1|host\.docker\.internal)\b|\[::1\]")
-_DELETES: Final = frozenset({"delete", "destroy", "purge", "remove", "deletemany", "deleteall"})
-_CHANGES: Final = frozenset({"update", "modify", "patch", "set"})
-_SETS: Final = frozenset({"update", "set", "values", "data", "doc", "changes", "fields", "updates"})
-_MANY: Final = frozenset({"many", "all", "bulk"})
-_ONE: Final = frozenset({"one", "first", "row", "item"})
-_SEVERAL: Final = ("multi", "many", "updatemany")
 _ALWAYS: Final = Lazy(r"(?i)^\s*(?:true\(\)|attribute_exists\(\s*#?\w+\s*\)|1\s*=\s*1|true|\*)\s*$")
 
 
 def own_accounts(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """Whether the table is read in which a database keeps its own accounts with what they sign in by."""
-    table = next((members[name] for name in _TABLES if isinstance(members.get(name), str)), "").lower()
-    above = next((members[name] for name in _ABOVE if isinstance(members.get(name), str)), "").lower()
-    if not table or _ACCOUNTS.isdisjoint({table, f"{above}.{table}"}) or not _LOOKS_OVER.isdisjoint(words_of(tool)):
+    known = vocabulary().values
+    table = (_named(members, "ofdocuments") or _named(members, "ofrows")).lower()
+    named = {table, f"{_named(members, 'ofdatabases').lower()}.{table}"}
+    if not table or known["ownaccounts"].isdisjoint(named) or not known["shapes"].isdisjoint(words_of(tool)):
         return
-    shown = next((members[name] for name in _COLUMNS if members.get(name)), None)
-    if shown is None or _PROVES.search(str(shown)) is not None:
+    shown = [str(members[name]) for name in known["chosen"] & members.keys() if members[name]]
+    if not shown or any(map(_PROVES.search, shown)):
         yield ResourceEffect("read", "credential", "many", (table,), "", f"{tool} {table}"[:_SHOWN])
 
 
-_TABLES: Final = ("collection", "table", "tablename", "collectionname", "view", "relation")
-_ABOVE: Final = ("database", "db", "dbname", "databasename", "schema", "keyspace")
-_COLUMNS: Final = ("projection", "columns", "fields", "select")
 _PROVES: Final = Lazy(r"(?i)credential|passw|hash|auth|salt|spare|\*")
-_ACCOUNTS: Final = frozenset({
-    "system.users", "admin.system.users", "pg_shadow", "pg_authid", "pg_catalog.pg_shadow", "pg_catalog.pg_authid",
-    "mysql.user", "mysql.global_priv", "sys.sql_logins", "master.sys.sql_logins", "user$", "sys.user$",
-    "system_auth.roles", "system_auth.credentials",
-})  # fmt: skip
-# Deeds that show how a table is made and nothing of what it holds.
-_LOOKS_OVER: Final = frozenset({
-    "analyze", "columns", "count", "desc", "describe", "explain", "index", "indexes", "list", "schema", "stats",
-})  # fmt: skip
 
 
 def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:

@@ -15,7 +15,7 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
-from aegis.detect.document_stores import MAY_SPARE, changes_all, database_command, expires, own_accounts, stored
+from aegis.detect.document_stores import changes_all, database_command, expires, may_spare, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
 from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
@@ -79,7 +79,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
     deed = _deed(tool, arguments)
     found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if not names.isdisjoint(MAY_SPARE):
+    if may_spare(frozenset(names)):
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
