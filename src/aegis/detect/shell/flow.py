@@ -58,7 +58,7 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
             if decoded:
                 found.append(("shell.encoded", shown))
         sends = name in SENDERS and (name != "openssl" or not _TALKS.isdisjoint(command.args))
-        if secret and sends and name != "ssh":
+        if secret and ((sends and name != "ssh") or (command.stage and _TELLS.search(command.text) is not None)):
             found.append(("shell.sends-secret", shown))
         fetchers += [command] if name in FETCHERS else []
         fetched = fetched or name in _BRINGS or "s_client" in command.args
@@ -275,6 +275,11 @@ def decodes(command: Command) -> bool:
 
 
 def substitutions(commands: list[Command]) -> list[Signalled]:
+    """What runs what a command inside of it fetched or decoded, and what tells others the secrets that one printed."""
+    return [*_runs_inserted(commands), *_tells_inserted(commands)]
+
+
+def _runs_inserted(commands: list[Command]) -> list[Signalled]:
     """`bash <(curl ...)`, `sh -c "$(curl ...)"`, `eval "$(... | base64 -d)"`."""
     fetches = any(command.inside and command.name.lower() in _BRINGS for command in commands)
     decoded = any(command.inside and decodes(command) for command in commands)
@@ -290,6 +295,37 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
             if given:
                 return [(_installs(within) if fetches else "shell.encoded", command.text[:80])]
     return []
+
+
+def _tells_inserted(commands: list[Command]) -> list[Signalled]:
+    """`gh issue create --body "$(env)"`, `curl -d "$(cat ~/.aws/credentials)"`."""
+    secrets = [one.text for one in commands if one.inside and prints_secret(one)]
+    for command in commands if secrets else ():
+        if command.name in SENDERS or _TELLS.search(command.text) is not None:
+            for before, arg in pairwise(("", *command.args)):
+                held = next((one for one in secrets if one in arg and _INSERTED.search(arg)), "")
+                proves = before in _PROVING or _PROVES.search(arg) is not None
+                if held and not (proves and held not in _ALL_VARIABLES) and not _PICKED.search(arg.partition(held)[2]):
+                    return [("shell.sends-secret", command.text[:80])]
+    return []
+
+
+_INSERTED: Final = Lazy(r"[$<]\(|`")
+_ALL_VARIABLES: Final = ("env", "printenv")
+# How a command proves who calls, and what picks some of what was printed, or counts it.
+_PROVING: Final = frozenset(
+    {"-H", "--header", "-u", "--user", "--oauth2-bearer", "--cert", "--key", "--password", "-p"}
+)
+_PROVES: Final = Lazy(r"(?i)^(?:--?(?:header|user|password|token)\b|authorization|x-[\w-]+|private-token)\b\s*[:=]?")
+_PICKED: Final = Lazy(
+    r"^\s*\|\s*(?:e?grep\s+(?:-[oE]+\s+)?-?[\"']?\^?[A-Za-z_]*(?:VERSION|NODE|CI|LANG|PATH|RUNNER|GITHUB_S|OS)|wc|cut\s+-d=\s+-f\s*1|\w*sum)\b"
+)
+# What puts a text where others read it: a forge, a log of versions, a tracker, a chat, a queue.
+_TELLS: Final = Lazy(
+    r"^(?:gh|glab|hub|tea)\s(?:.*\s)?(?:issue|pr|mr|gist|release|discussion|snippet|note|api)\s|^(?:git|hg|svn|jj)\s(?:.*\s)?(?:commit|tag|notes)\s|"
+    r"^(?:jira|acli|linear|slack\w*|discord\w*|telegram\w*|ntfy|toot|twurl|confluence|notion|matrix-commander|signal-cli)\s|"
+    r"^aws\s+(?:sns|ses\w*|sqs)\s|^gcloud\s+pubsub\s"
+)
 
 
 _READ_FIRST: Final = frozenset({"BASH_ENV", "ENV", "PYTHONSTARTUP", "PERL5DB"})
