@@ -142,7 +142,7 @@ def _narrowed(text: str) -> Iterator[tuple[str, str]]:
         condition = "" if where is None else f" and {loop.group(2)[where.end() :]}"
         if _EITHER.search(condition) is None:
             for asked in _ONE_SCHEMA.finditer(condition):
-                yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%")
+                yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%").replace("$", "_")
             if _OF_SESSION.search(condition) is not None and not _QUALIFIED.search(text):
                 yield from ((f"{loop.group(1)}.{name}".lower(), "pg_temp.VALUE") for name in _TABLE_NAMES)
 

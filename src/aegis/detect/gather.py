@@ -44,7 +44,7 @@ from aegis.detect.roles import (
 )
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
-from aegis.detect.structured import pod_commands, structured_effects
+from aegis.detect.structured import deed_of, pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -301,6 +301,9 @@ def gather(subject: FactSubject) -> Facts:
         if text.role == "command" and runs_language(runner):  # a line of a shell, or of the language
             analyse(text._replace(role="code", confidence=EXECUTED), found, runner)
             views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
+    batch = [one for one in texts if one.role == "sql" and not one.is_key and one.path.rpartition("/")[2].isdigit()]
+    if len(batch) > 1:  # statements one after another, of one session
+        analyse(batch[0]._replace(value=";\n".join(one.value for one in batch)), found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
@@ -319,7 +322,12 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        if acts(tool) and not filed and total <= _MOST_WEIGHED and _RUNS.isdisjoint([text.role for text in texts]):
+        if (
+            acts(deed_of(tool, given))
+            and not filed
+            and total <= _MOST_WEIGHED
+            and _RUNS.isdisjoint([text.role for text in texts])
+        ):
             likely = shipped().likely(tool, given)
             if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)

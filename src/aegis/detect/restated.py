@@ -104,6 +104,7 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed."""
     known = commands_of(tool)
     found = list(_commands(known, arguments)) if known else []
+    found += _routine(arguments)
     program, deed = _program_of(tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, a path or an address
@@ -158,6 +159,22 @@ def _commands(known: Sequence[ToolCommand], arguments: Mapping[str, Any]) -> Ite
                 yield Restated(shlex.join(words[:_MOST]), "command")
 
 
+def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
+    """The statement that calls a routine of a database which a call names beside what it is given."""
+    name = next((value for key, value in arguments.items() if _plain(str(key)) in _ROUTINES), None)
+    if isinstance(name, str) and _ROUTINE.match(name) is not None:
+        held = next((value for key, value in arguments.items() if _plain(str(key)) in _GIVEN), None)
+        named = held.items() if isinstance(held, dict) else [("", one) for one in _values(held)]
+        sign = " = " if "." in name.replace("dbms_", "") or name[:3] in ("sp_", "xp_") else " => "
+        words = [f"{key}{sign if key else ''}'{value}'"[:_LONGEST] for key, value in islice(named, _MOST)]
+        yield Restated(
+            f"EXEC {name} {', '.join(words)}" if sign == " = " else f"BEGIN {name}({', '.join(words)}); END;", "sql"
+        )
+
+
+_ROUTINES: Final = frozenset({"proc", "procedure", "procedurename", "storedprocedure", "sproc", "routine"})
+_GIVEN: Final = _PARAMETERS | {"args", "arguments"}
+_ROUTINE: Final = Lazy(r"^[\w.\[\]$]{2,120}$")
 _PIECES: Final = Lazy(r"\{[^}]*\}|\[[^\]]*\]|\S+")
 
 

@@ -281,11 +281,13 @@ _COMPANIONS: Final[dict[str, frozenset[str]]] = {
     "merge": frozenset({"into"}),
     "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
     "explain": frozenset({"select", "analyze", "query"}),
+    "declare": frozenset(),  # of a variable
 }
 
 
-_STARTS: Final = frozenset(
-    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
+_STARTS: Final = frozenset({"-", *(sign for verb in (*_COMPANIONS, "begin") for sign in (verb[0], verb[0].upper()))})
+_OPENED: Final = Lazy(
+    r"(?i)^\s*(?:(?:--[^\n]*\n|(?:begin|start)(?:\s+(?:transaction|work))?\s*;|use\s+\w+\s*;)\s*){1,8}"
 )
 
 
@@ -293,6 +295,7 @@ def looks_like_sql(text: str) -> bool:
     """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
     if text.lstrip().lstrip("(")[:1] not in _STARTS:
         return False
+    text = _OPENED.sub("", text, 1)
     words = text.split(None, 2)
     if len(words) < 2:
         return False
@@ -301,7 +304,7 @@ def looks_like_sql(text: str) -> bool:
         lowered = text[:4_096].lower()
         return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
     companions = _COMPANIONS.get(first)
-    return companions is not None and second in companions
+    return companions is not None and (second in companions or (first == "declare" and second[0] == "@"))
 
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for

@@ -76,7 +76,7 @@ def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *
 
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
-    deed = _deed(tool, arguments)
+    deed = deed_of(tool, arguments)
     found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
     if may_spare(frozenset(names)):
@@ -137,11 +137,11 @@ def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
     return [Told(pointer, effect) for pointer, value in _objects(arguments) for effect in _of_object(value, deed)]
 
 
-_ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
-_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method"})
+_ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode", "call", "rpc", "fn", "request")
+_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method", "http", "route"})
 
 
-def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
+def deed_of(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a call does in words: the tool's name, behind the member that says which of its deeds is asked for."""
     for name in _ACTIONS:
         value = arguments.get(name)

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import path_of, plain
+from aegis.detect.endpoints import path_of, plain, routed
 from aegis.detect.extract import readable
 from aegis.detect.queries import Mutation
 from aegis.detect.tool_marks import marked
@@ -71,7 +71,9 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
         if meaning in known.members["action"]:
             if isinstance(value, str) and len(value) <= _LONGEST_DEED and " " not in value.strip():
                 words |= spoken(value)
-            elif isinstance(value, dict) and value:  # a command as an object: its first name is what is done
+            elif (
+                isinstance(value, dict) and value and meaning != "request"
+            ):  # a command as an object: its first name is what is done
                 words |= spoken(str(next(iter(value))))
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}
@@ -95,6 +97,7 @@ def _of_method(tool: str, arguments: Mapping[str, Any], known: Vocabulary) -> fr
     """The words of a request: what its method does, and those of its path."""
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
     method = next((arguments[name] for name in _METHODS if isinstance(arguments.get(name), str)), "").upper()
+    method, path = routed(path) or (method, path)
     if not method and _API.search(path) is not None:  # `wiki_post`
         method = tool.rpartition("_")[2].upper()
     if method not in known.values["methods"] or not path:
@@ -115,7 +118,7 @@ _ASKS: Final = frozenset(
     {"_search", "_count", "_msearch", "_mget", "_analyze", "_explain", "_field_caps", "_sql", "scroll"}
 )
 _API: Final = Lazy(r"/(?:api|apis|rest|v\d{1,2})/")
-_METHODS: Final = ("method", "httpMethod", "http_method", "verb")
+_METHODS: Final = ("method", "httpMethod", "http_method", "verb", "http")
 _PATHS: Final = ("url", "path", "endpoint", "uri", "route")
 _MOST_PARTS: Final = 6
 
