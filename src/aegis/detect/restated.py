@@ -107,9 +107,9 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     found += _routine(arguments)
     program, deed = _program_of(tool)
     if not program:
-        for value in arguments.values():  # an option in the place of a name, a path or an address
+        for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
-                smuggled = any(map(_is_option, value))
+                smuggled = any(map(_is_option, value)) or tool.lower() in builtin_programs()
             else:
                 smuggled = value.__class__ is str and value[:1] == "-" and _is_option(value)
             if smuggled:
