@@ -32,11 +32,11 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "etcdctl": "etcdctl", "vault": "vault", "heroku": "heroku", "flyctl": "flyctl", "argocd": "argocd",
     "consul": "consul", "nomad": "nomad", "gh": "gh", "rabbitmq": "rabbitmqctl", "ansible": "ansible",
     "pip": "pip", "npm": "npm", "yarn": "yarn", "pnpm": "pnpm", "apt": "apt-get", "brew": "brew", "cargo": "cargo",
-    "conda": "conda", "poetry": "poetry", "uv": "uv", "composer": "composer",
+    "conda": "conda", "poetry": "poetry", "uv": "uv", "composer": "composer", "gem": "gem", "bun": "bun",
 }  # fmt: skip
 # Programs that fetch packages, and what they are told to do by the names of tools.
 _PACKAGERS: Final = frozenset(
-    {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer"}
+    {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer", "gem", "bun"}
 )
 _FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
 _OWNERS: Final = frozenset({"owner", "owners", "maintainer", "maintainers"})
@@ -105,7 +105,8 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     known = commands_of(tool)
     found = list(_commands(known, arguments)) if known else []
     found += _routine(arguments)
-    program, deed = _program_of(tool)
+    manager = next((value for key, value in arguments.items() if _plain(str(key)) in _MANAGERS), "")
+    program, deed = _program_of(f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
@@ -128,7 +129,7 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
         given = (one.value for one in members.values())
         code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
         return found if code is None else [*found, Restated(code, "code")]
-    words = _line(program, deed, members)
+    words = [part for one in _line(program, deed, members) for part in (one.split() if one[:1] == "-" else [one])]
     script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
     if isinstance(script, str):
         keys, behind = (list(_values(members[name].value)) if name in members else [] for name in ("keys", "args"))
@@ -172,6 +173,7 @@ def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
         )
 
 
+_MANAGERS: Final = frozenset({"manager", "packagemanager", "pm", "installer", "ecosystem"})
 _ROUTINES: Final = frozenset({"proc", "procedure", "procedurename", "storedprocedure", "sproc", "routine"})
 _GIVEN: Final = _PARAMETERS | {"args", "arguments"}
 _ROUTINE: Final = Lazy(r"^[\w.\[\]$]{2,120}$")
