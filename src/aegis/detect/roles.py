@@ -265,8 +265,6 @@ def executes(tool: str) -> TextRole | None:
     return None
 
 
-# Whether a text is a SQL statement, by its first two words; needs no parser.
-
 _COMPANIONS: Final[dict[str, frozenset[str]]] = {
     "insert": frozenset({"into", "ignore", "overwrite"}),
     "replace": frozenset({"into"}),
@@ -285,7 +283,9 @@ _COMPANIONS: Final[dict[str, frozenset[str]]] = {
 }
 
 
-_STARTS: Final = frozenset({"-", *(sign for verb in (*_COMPANIONS, "begin") for sign in (verb[0], verb[0].upper()))})
+_STARTS: Final = frozenset(
+    {"-", *(sign for verb in (*_COMPANIONS, "begin", "select", "with") for sign in (verb[0], verb[0].upper()))}
+)
 _OPENED: Final = Lazy(
     r"(?i)^\s*(?:(?:--[^\n]*\n|(?:begin|start)(?:\s+(?:transaction|work))?\s*;|use\s+\w+\s*;)\s*){1,8}"
 )
@@ -421,11 +421,14 @@ def role_of(
         if role == "query_fragment" and (is_condition(value) or is_boolean_search(value) or is_filter(value)):
             return "document", 50
         return _by_shape(value, role, confidence)
+    if role == "content" and _BOUND.search(value) is not None and "query" in words_of(tool) and looks_like_sql(value):
+        return "sql", 80
     if role == "content" and _is_value(tool, argument, value):
         return _by_shape(value, "unknown", 20)
     return role, confidence
 
 
+_BOUND: Final = Lazy(r"(?i)(?:[=<>(,]|like)\s*(?:\$\d|\?|%s|:[a-z]\w*)")  # a value that stands beside its statement
 _RUNS_NOTHING: Final = _SEARCHES | _FILED | _FORGE | _TO_PEOPLE - _SERVICES  # tools that search, or speak to people
 _FROM: Final = frozenset({"src", "source"})
 _TAKES_FILES: Final = frozenset({

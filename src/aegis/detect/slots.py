@@ -73,7 +73,10 @@ _SYNTAX: Final = Lazy(
     r"'|\"|`|;(?:\D|$)|\||<|>|\$[({]|\{\{|&&|\x00|[\r\n]|--|/\*|\*/|\.\.[/\\]|%(?:0[0ad]|2[27e]|3[bce]|5c|u00)|\\[xu\d]|#\{|\bor\s+\d|\*\)|\)\("
 )
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
-_APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
+# Nor does a semicolon before another name, or the number of a branch behind a sign: `D'Angelo & Sons; Branch $42`.
+_APOSTROPHE: Final = Lazy(
+    r"\s*[\pL\pN._ &-]*\pL'[\pL\pN][\pL\pN._ &-]*(?:; \p{Lu}\p{Ll}[\pL\pN._ &-]*)?(?:\$\d{1,6})?\s*"
+)
 _SHORT: Final = 24  # characters of the name of a language
 _LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
 
