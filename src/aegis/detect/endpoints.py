@@ -190,18 +190,14 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
         if method.upper() == "DELETE":
             if last.partition(",")[0] in ALL or not where.replace("://", "").strip("/"):
                 yield _request("delete", "table", "all", path)
-            elif not known:
+            elif not known and not _tried(members):
                 kinds = [words_of_resources().get(part) for part in where.lower().split("/")[-2:]]
                 resource = next((kind for kind in reversed(kinds) if kind in _HELD), None)
                 if resource is not None:
                     yield _request("delete", resource, "one", path)
                 elif kinds[-1:] == ["account"]:
                     yield _request("disable", "account", "all", path)
-                elif (
-                    _is_collection(path_of(path))
-                    and not any(members.get(name) for name in _SENT)
-                    and not _tried(members)
-                ):
+                elif _is_collection(path_of(path)) and not any(members.get(name) for name in _SENT):
                     yield _request("delete", "table", "many", path)
         elif last == "_delete_by_query":
             body = members.get("body")
