@@ -208,7 +208,7 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                 yield _request("delete", "table", "many", path)
         elif last == "_update_by_query" and isinstance(body := members.get("body"), dict) and not body.get("query"):
             yield _request("write", "record", "all", path)
-        elif last == "delete" and _deletes_a_time(members.get("body")) and not _SCRATCH_BUCKET.search(path):
+        elif last == "delete" and _deletes_a_time(members.get("body")) and not _of_scratch(path):
             yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
@@ -264,9 +264,8 @@ def only_excludes(body: Any) -> bool:
     return bool(parts) and not any(isinstance(part, dict) and "exists" in part for part in parts)
 
 
-_SCRATCH_BUCKET: Final = Lazy(
-    r"(?i)[?&]bucket=(?:[\w.-]*[_.-])?(?:unit|integration)?(?:tests?|tmp|temp|sandbox|scratch)(?:[_.-][\w.-]*)?(?:&|$)"
-)
+def _of_scratch(path: str) -> bool:
+    return is_throwaway(path.partition("bucket=")[2].partition("&")[0])
 
 
 def _deletes_a_time(body: Any) -> bool:

@@ -322,12 +322,8 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        if (
-            acts(deed_of(tool, given))
-            and not filed
-            and total <= _MOST_WEIGHED
-            and _RUNS.isdisjoint([text.role for text in texts])
-        ):
+        weighed = not filed and total <= _MOST_WEIGHED and acts(deed_of(tool, given))
+        if weighed and _RUNS.isdisjoint([text.role for text in texts]):
             likely = shipped().likely(tool, given)
             if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)

@@ -163,9 +163,6 @@ _OWNED: Final[frozenset[Resource]] = frozenset({
     "account", "backup", "boot", "credential", "database", "defence", "group", "kernel", "library", "name-resolution",
     "program", "service", "setting", "startup", "system-file", "task", "trust",
 })  # fmt: skip
-_SECRET: Final[frozenset[Resource]] = frozenset({"credential"})
-_OF_RIGHTS: Final[frozenset[Resource]] = frozenset({"account", "group"})
-_NOTHING: Final[frozenset[Resource]] = frozenset()
 _SHOWN: Final = Lazy(
     r"^(?:0?o?[0-7]{0,3}[4-7]|[ugo]*[oa][ugo]*[+=][wxXst]*r[rwxXst]*|\+r|-?[r-][w-]\S[r-][w-]\Sr[w-]\S)$"
 )
@@ -173,11 +170,11 @@ _SHOWN: Final = Lazy(
 
 def opened_by(program: str, mode: str) -> frozenset[Resource]:
     """The kinds of files that must not be given the mode or the owner that a program gives them."""
-    if program == "chown":
-        return _NOTHING if mode.startswith(("root", "0", ":", "$")) else _OF_RIGHTS
+    if program == "chown" and not mode.startswith(("root", "0", ":", "$")):
+        return frozenset({"account", "group"})
     if program != "chmod" or len(mode) > _LONGEST_WORD:
-        return _NOTHING
-    return _OWNED if opens_to_all(mode) else _SECRET if _SHOWN.search(mode) is not None else _NOTHING
+        return frozenset()
+    return _OWNED if opens_to_all(mode) else frozenset({"credential"} if _SHOWN.search(mode) is not None else ())
 
 
 @remembered

@@ -71,9 +71,7 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
         if meaning in known.members["action"]:
             if isinstance(value, str) and len(value) <= _LONGEST_DEED and " " not in value.strip():
                 words |= spoken(value)
-            elif (
-                isinstance(value, dict) and value and meaning != "request"
-            ):  # a command as an object: its first name is what is done
+            elif isinstance(value, dict) and value and meaning != "request":  # its first name is what is done
                 words |= spoken(str(next(iter(value))))
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}

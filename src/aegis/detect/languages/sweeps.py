@@ -160,7 +160,7 @@ def swept_by_request(parts: Called, node: Node, url: str, scope: NameScope) -> I
 # Every key of a store, and every letter of a mailbox.
 _ALL_KEYS: Final = Lazy(r"\.keys\(\s*[\"'`]\*[\"'`]\s*\)|\bscan_?[iI]ter(?:ator)?\(\s*(?:[\"'`]\*[\"'`])?\s*\)")
 _ALL_MAIL: Final = Lazy(
-    r"\bsearch\(\s*(?:None\s*,\s*)?[\[{]?\s*[\"'](?:ALL|1:\*)[\"']|\bsearch\(\s*\{\s*all:\s*true|\bmessages\(\)\s*\.list\(\s*userId\s*=\s*[\"']me[\"']\s*\)"
+    r"[\"']1:\*[\"']|\bsearch\(\s*(?:None\s*,\s*)?[\[{]?\s*[\"'](?:ALL|1:\*)[\"']|\bsearch\(\s*\{\s*all:\s*true|\bmessages\(\)\s*\.list\(\s*userId\s*=\s*[\"']me[\"']\s*\)"
 )
 _MARKED: Final = Lazy(r"(?i)\bdeleted\b|\bTRASH\b")
 
@@ -170,27 +170,24 @@ def _empties_mailbox(parts: Called, scope: NameScope) -> Iterator[ResourceEffect
     given = " ".join(text_of(one)[:LONGEST_CHAIN] for one in parts.arguments[:MOST_NAMES])
     if not (_ENDED.search(parts.name) or parts.name == "trash" or _MARKED.search(given)):
         return
-    asked = [scope.bounds_of(name)[:1] for name in names_in([given])[:MOST_NAMES]]
-    if _EVERY_LETTER.search(given) or any(_ALL_MAIL.search(_source(one, scope)) for bound in asked for one in bound):
+    asked = [_source(one, scope) for name in names_in([given])[:MOST_NAMES] for one in scope.bounds_of(name)[:1]]
+    if any(map(_ALL_MAIL.search, (given, *asked))):
         yield ResourceEffect("delete", "record", "all", (parts.name,), "", f"{parts.name} {given}"[:_SHOWN])
-
-
-_EVERY_LETTER: Final = Lazy(r"[\"']1:\*[\"']")
 
 
 def _below(parts: Called) -> str:
     """A collection that goes with all below it, in a program that speaks to no emulator."""
-    owner = parts.arguments[0] if parts.arguments else None
-    text = text_of(owner)[:LONGEST_CHAIN]
-    if owner is None or _RECURSIVE.search(parts.name) is None or _COLLECTION.search(text) is None:
+    node = parts.arguments[0] if parts.arguments else None
+    text = text_of(node)[:LONGEST_CHAIN]
+    if node is None or parts.name not in _RECURSIVE or ".collection" not in text:
         return ""
-    while owner.parent is not None:
-        owner = owner.parent
-    return "" if _EMULATED.search(owner.text or b"") else text
+    for _ in range(_DEEPEST):
+        node = node.parent or node
+    return "" if _EMULATED.search(node.text or b"") else text
 
 
-_RECURSIVE: Final = Lazy(r"^recursive_?[dD]elete$")
-_COLLECTION: Final = Lazy(r"\.collection(?:_?[gG]roup)?\(")
+_RECURSIVE: Final = ("recursiveDelete", "recursive_delete")
+_DEEPEST: Final = 48  # nodes up to a whole program
 _EMULATED: Final = Lazy(rb"(?i)emulator|project_?id[\"']?\s*[:=]\s*[\"']demo-")
 
 

@@ -301,22 +301,20 @@ def _tells_inserted(commands: list[Command]) -> list[Signalled]:
     """`gh issue create --body "$(env)"`, `curl -d "$(cat ~/.aws/credentials)"`."""
     secrets = [one.text for one in commands if one.inside and prints_secret(one)]
     for command in commands if secrets else ():
-        if command.name in SENDERS or _TELLS.search(command.text) is not None:
+        if (command.name in SENDERS and command.name not in _CLOSED) or _TELLS.search(command.text) is not None:
             for before, arg in pairwise(("", *command.args)):
-                held = next((one for one in secrets if one in arg and _INSERTED.search(arg)), "")
-                proves = before in _PROVING or _PROVES.search(arg) is not None
-                if held and not (proves and held not in _ALL_VARIABLES) and not _PICKED.search(arg.partition(held)[2]):
+                held = next((one for one in secrets if any(f"{sign}{one}" in arg for sign in "(`")), "")
+                proves = held not in ("env", "printenv") and _PROVES.search(f"{before} {arg}") is not None
+                if held and not proves and _PICKED.search(arg.partition(held)[2]) is None:
                     return [("shell.sends-secret", command.text[:80])]
     return []
 
 
-_INSERTED: Final = Lazy(r"[$<]\(|`")
-_ALL_VARIABLES: Final = ("env", "printenv")
-# How a command proves who calls, and what picks some of what was printed, or counts it.
-_PROVING: Final = frozenset(
-    {"-H", "--header", "-u", "--user", "--oauth2-bearer", "--cert", "--key", "--password", "-p"}
+_CLOSED: Final = frozenset({"openssl", "ssh"})  # which are given what proves who calls
+_PROVES: Final = Lazy(
+    r"(?i)^(?:-H|-u|-p|--header|--user|--oauth2-bearer|--cert|--key|--password)\s|^\S*\s(?:--?(?:header|user|password|token)\b|authorization\b|x-[\w-]+|private-token\b)"
 )
-_PROVES: Final = Lazy(r"(?i)^(?:--?(?:header|user|password|token)\b|authorization|x-[\w-]+|private-token)\b\s*[:=]?")
+# What picks some of what was printed, or counts it.
 _PICKED: Final = Lazy(
     r"^\s*\|\s*(?:e?grep\s+(?:-[oE]+\s+)?-?[\"']?\^?[A-Za-z_]*(?:VERSION|NODE|CI|LANG|PATH|RUNNER|GITHUB_S|OS)|wc|cut\s+-d=\s+-f\s*1|\w*sum)\b"
 )
