@@ -198,7 +198,7 @@ def analyse_restated(said: Restated, found: Gathering) -> None:
 
 
 _OF_COMMANDS: Final = frozenset(
-    {"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy", "shell.privilege", "shell.weakens"}
+    f"shell.{one}" for one in ("breaks", "destroy", "dumps-secret", "grants", "infrastructure", "privilege", "weakens")
 )
 
 

@@ -42,8 +42,9 @@ def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     keeps = into.get("op_type") == "create" or is_throwaway(name)
     if name and source and not keeps and (is_live or letters_in(name) & _LIVE):
         yield ResourceEffect("write", "record", "all", (name,), "", f"reindex into {name}"[:_SHOWN])
-    removed = members.get("delete")
-    if isinstance(removed, dict) and removed and is_everything(removed):  # an update of Solr
+    many = members.get("deletemany")  # of a batch
+    removed = members.get("delete", many.get("filter") if isinstance(many, dict) else None)
+    if isinstance(removed, dict) and (removed or many) and is_everything(removed):  # an update of Solr
         yield ResourceEffect("delete", "record", "all", (), "", "delete")
     for name in ("deletes", "updates"):
         listed = members.get(name)

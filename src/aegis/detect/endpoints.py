@@ -197,7 +197,7 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                     yield _request("delete", resource, "one", path)
                 elif kinds[-1:] == ["account"]:
                     yield _request("disable", "account", "all", path)
-                elif _is_collection(path_of(path)) and not any(members.get(name) for name in _SENT):
+                elif _is_collection(path_of(path)) and not (any(map(members.get, _SENT)) or is_throwaway(last)):
                     yield _request("delete", "table", "many", path)
         elif last == "_delete_by_query":
             body = members.get("body")

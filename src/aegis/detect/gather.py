@@ -312,7 +312,7 @@ def gather(subject: FactSubject) -> Facts:
     found.written.extend(own)
     may_try = together is None or "dry" in together or "Dry" in together
     if not limits and not (may_try and only_tried(given, subject.schema)):
-        commands = restated(tool, given)
+        commands = restated(tool, given, deed_of(tool, given))
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)

@@ -44,6 +44,7 @@ _SERVICE_NAMES: Final = {"s3": "s3api"}  # where the command line has another na
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
+    "call", "rpc",
 )  # fmt: skip
 _SERVICES: Final = ("service", "servicename", "client", "product")
 _WORDS: Final = ("args", "argv", "arguments", "argslist", "commandargs", "cmdargs")
@@ -100,13 +101,16 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
-    """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed."""
-    known = commands_of(tool)
+def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Restated]:
+    """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed.
+
+    `deed` is what the call does in words, where a member says that beside the name of the tool.
+    """
+    known = (*commands_of(tool), *(one for one in commands_of(deed) if deed and one not in commands_of(tool)))
     found = list(_commands(known, arguments)) if known else []
     found += _routine(arguments)
     manager = next((value for key, value in arguments.items() if _plain(str(key)) in _MANAGERS), "")
-    program, deed = _program_of(f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool)
+    program, done = _program_of(f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool)
     if not program:
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
@@ -122,14 +126,14 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     if _CMDLET in members and not program:
         return [*found, *_cmdlet(members)]
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
-        program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
+        program, done = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
     if not program:
         return found
     if program in _SHELLS:
         given = (one.value for one in members.values())
         code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
         return found if code is None else [*found, Restated(code, "code")]
-    words = [part for one in _line(program, deed, members) for part in (one.split() if one[:1] == "-" else [one])]
+    words = [part for one in _line(program, done, members) for part in (one.split() if one[:1] == "-" else [one])]
     script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
     if isinstance(script, str):
         keys, behind = (list(_values(members[name].value)) if name in members else [] for name in ("keys", "args"))

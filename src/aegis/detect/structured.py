@@ -49,7 +49,7 @@ _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinal
 may_tell: Final = one_of(
     r"(?i)privileged|\babsent\b|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|cidr_|source_ranges|source_address|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|(?:un)?authenticated|masters)|"
-    r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
+    r"match_all|delete_by_query|delete_?many|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|\bupdates\b|droptarget|\bdest\b|cgroup_?rules|"
     r"\$out|\$merge|remove_index|expireafterseconds|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
     r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
@@ -137,7 +137,20 @@ def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
     return [Told(pointer, effect) for pointer, value in _objects(arguments) for effect in _of_object(value, deed)]
 
 
-_ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode", "call", "rpc", "fn", "request")
+_ACTIONS: Final = (
+    "action",
+    "operation",
+    "op",
+    "verb",
+    "method",
+    "command",
+    "mode",
+    "call",
+    "rpc",
+    "fn",
+    "request",
+    "api",
+)
 _OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method", "http", "route"})
 
 
@@ -150,7 +163,8 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> str:
             and value.replace("_", "").replace("-", "").replace(".", "").isalpha()
             and len(value) < _LONGEST_DEED
         ):
-            return f"{value} {tool}"
+            above, _, last = value.rpartition(".")  # `compute.instances.delete`
+            return f"{last} {above} {tool}"
     return tool
 
 
