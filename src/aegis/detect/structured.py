@@ -164,7 +164,7 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> str:
             and len(value) < _LONGEST_DEED
         ):
             above, _, last = value.rpartition(".")  # `compute.instances.delete`
-            return f"{last} {above} {tool}"
+            return " ".join(filter(None, (last, above, tool)))
     return tool
 
 
