@@ -85,11 +85,6 @@ def changes_all(arguments: Mapping[str, Any], deed: str) -> Iterator[tuple[str, 
         yield written[spares[0]], ResourceEffect(verb, "record", "all", (held,), "", f"{deed} {held}"[:_SHOWN])
 
 
-def may_spare(names: frozenset[str]) -> bool:
-    """Whether one of the members of a call says which rows are meant."""
-    return not names.isdisjoint(vocabulary().values["sparing"])
-
-
 def _named(members: Mapping[str, Any], kind: str) -> str:
     names = sorted(vocabulary().values[kind] & members.keys())
     return next((members[name] for name in names if isinstance(members[name], str)), "")

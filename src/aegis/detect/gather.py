@@ -277,6 +277,7 @@ def gather(subject: FactSubject) -> Facts:
         if differing and may_be_unseen(together):
             unseen = every
     decoding = Effort(MOST_DECODED)
+    batch: list[Text] = []
     for index in told:
         if found.limits:  # the call is refused, whatever else it holds
             break
@@ -298,10 +299,11 @@ def gather(subject: FactSubject) -> Facts:
             if odd:
                 found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, runners.get(text.path, runner))
+        if text.role == "sql" and text.path[-1:].isdigit():
+            batch.append(text)
         if text.role == "command" and runs_language(runner):  # a line of a shell, or of the language
             analyse(text._replace(role="code", confidence=EXECUTED), found, runner)
             views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
-    batch = [one for one in texts if one.role == "sql" and not one.is_key and one.path.rpartition("/")[2].isdigit()]
     if len(batch) > 1:  # statements one after another, of one session
         analyse(batch[0]._replace(value=";\n".join(one.value for one in batch)), found, runner)
     for whole in made.wholes:
@@ -312,7 +314,8 @@ def gather(subject: FactSubject) -> Facts:
     found.written.extend(own)
     may_try = together is None or "dry" in together or "Dry" in together
     if not limits and not (may_try and only_tried(given, subject.schema)):
-        commands = restated(tool, given, deed_of(tool, given))
+        deed = deed_of(tool, given)
+        commands = restated(tool, given, deed)
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
@@ -320,9 +323,9 @@ def gather(subject: FactSubject) -> Facts:
             for command in islice(pod_commands(given), _MOST_STARTED):
                 analyse_restated(Restated(command, "command"), found)
         strings = together if together is not None else "\n".join(_brief(raw, filed))
-        for member in structured_effects(tool, given, strings, to_files=filed):
+        for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        weighed = not filed and total <= _MOST_WEIGHED and acts(deed_of(tool, given))
+        weighed = not filed and total <= _MOST_WEIGHED and acts(deed)
         if weighed and _RUNS.isdisjoint([text.role for text in texts]):
             likely = shipped().likely(tool, given)
             if likely is not None and not only_says(given):

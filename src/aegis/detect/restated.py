@@ -106,11 +106,13 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
 
     `deed` is what the call does in words, where a member says that beside the name of the tool.
     """
-    known = (*commands_of(tool), *(one for one in commands_of(deed) if deed and one not in commands_of(tool)))
+    known = commands_of(tool)
+    if deed not in ("", tool):
+        known = (*known, *(one for one in commands_of(deed) if one not in known))
     found = list(_commands(known, arguments)) if known else []
-    found += _routine(arguments)
-    manager = next((value for key, value in arguments.items() if _plain(str(key)) in _MANAGERS), "")
-    program, done = _program_of(f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool)
+    if not _ROUTINES.isdisjoint(arguments):
+        found += _routine(arguments)
+    program, done = _program_of(tool if _MANAGERS.isdisjoint(arguments) else _managed(tool, arguments))
     if not program:
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
@@ -166,7 +168,7 @@ def _commands(known: Sequence[ToolCommand], arguments: Mapping[str, Any]) -> Ite
 
 def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
     """The statement that calls a routine of a database which a call names beside what it is given."""
-    name = next((value for key, value in arguments.items() if _plain(str(key)) in _ROUTINES), None)
+    name = next((value for key, value in arguments.items() if key in _ROUTINES), None)
     if isinstance(name, str) and _ROUTINE.match(name) is not None:
         held = next((value for key, value in arguments.items() if _plain(str(key)) in _GIVEN), None)
         named = held.items() if isinstance(held, dict) else [("", one) for one in _values(held)]
@@ -177,8 +179,15 @@ def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
         )
 
 
-_MANAGERS: Final = frozenset({"manager", "packagemanager", "pm", "installer", "ecosystem"})
-_ROUTINES: Final = frozenset({"proc", "procedure", "procedurename", "storedprocedure", "sproc", "routine"})
+def _managed(tool: str, arguments: Mapping[str, Any]) -> str:
+    manager = next((value for key, value in arguments.items() if key in _MANAGERS), None)
+    return f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool
+
+
+_MANAGERS: Final = frozenset({"manager", "package_manager", "packageManager", "pm", "installer", "ecosystem"})
+_ROUTINES: Final = frozenset(
+    {"proc", "procedure", "procedure_name", "procedureName", "stored_procedure", "storedProcedure", "sproc", "routine"}
+)
 _GIVEN: Final = _PARAMETERS | {"args", "arguments"}
 _ROUTINE: Final = Lazy(r"^[\w.\[\]$]{2,120}$")
 _PIECES: Final = Lazy(r"\{[^}]*\}|\[[^\]]*\]|\S+")

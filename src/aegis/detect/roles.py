@@ -279,7 +279,6 @@ _COMPANIONS: Final[dict[str, frozenset[str]]] = {
     "merge": frozenset({"into"}),
     "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
     "explain": frozenset({"select", "analyze", "query"}),
-    "declare": frozenset(),  # of a variable
 }
 
 
@@ -304,7 +303,7 @@ def looks_like_sql(text: str) -> bool:
         lowered = text[:4_096].lower()
         return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
     companions = _COMPANIONS.get(first)
-    return companions is not None and (second in companions or (first == "declare" and second[0] == "@"))
+    return second in companions if companions is not None else first == "declare" and second[0] == "@"
 
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for

@@ -15,7 +15,7 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
-from aegis.detect.document_stores import changes_all, database_command, expires, may_spare, own_accounts, stored
+from aegis.detect.document_stores import changes_all, database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
 from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
@@ -71,15 +71,17 @@ _WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY, TRUST)
 _MOST_DOCUMENTS: Final = 16
 
 
-def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool) -> list[Told]:
-    """The effects that members of a call show; `together` are its strings, names of members included.
+def structured_effects(
+    tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool, deed: str = ""
+) -> list[Told]:
+    """The effects that members of a call show; `together` are its strings, names included, and `deed` its words.
 
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
-    deed = deed_of(tool, arguments)
+    deed = deed or deed_of(tool, arguments)
     found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if may_spare(frozenset(names)):
+    if not names.isdisjoint(_SPARES):
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
@@ -126,6 +128,10 @@ def _asked_of(arguments: Mapping[str, Any]) -> str:
     return f" {last[:_LONGEST_DEED]}"
 
 
+_SPARES: Final = frozenset({
+    "args", "condition", "criteria", "filter", "filterbyformula", "filterexpression", "filters", "query", "selector",
+    "where",
+})  # fmt: skip
 _UNREAD: Final = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
 _METHOD: Final = "\nmethod\n"  # the name of a member
 _UNKNOWN: Final = "VALUE"  # stands in an address for what a program puts there
@@ -138,19 +144,8 @@ def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
 
 
 _ACTIONS: Final = (
-    "action",
-    "operation",
-    "op",
-    "verb",
-    "method",
-    "command",
-    "mode",
-    "call",
-    "rpc",
-    "fn",
-    "request",
-    "api",
-)
+    "action", "operation", "op", "verb", "method", "command", "mode", "call", "rpc", "fn", "request", "api",
+)  # fmt: skip
 _OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method", "http", "route"})
 
 
