@@ -19,12 +19,12 @@ from aegis.detect.extract import exceeded
 from aegis.detect.facts import MOST_EFFORT, Effort, RanCommand, Signal, Text
 from aegis.detect.files import UNKNOWN_GAP, Files, Written, last_name
 from aegis.detect.fold import legible
-from aegis.detect.hosts import is_local, is_look_alike, is_metadata, is_wildcard_name, names_metadata, read_target
+from aegis.detect.hosts import is_local, is_look_alike, is_metadata, names_metadata, poses, read_target
 from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
 from aegis.detect.resources import place_of
-from aegis.detect.restated import Restated, as_applescript
+from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import asked
@@ -198,7 +198,7 @@ def analyse_restated(said: Restated, found: Gathering) -> None:
 
 
 _OF_COMMANDS: Final = frozenset(
-    {"shell.infrastructure", "shell.grants", "shell.dumps-secret", "shell.destroy", "shell.weakens"}
+    f"shell.{one}" for one in ("breaks", "destroy", "dumps-secret", "grants", "infrastructure", "privilege", "weakens")
 )
 
 
@@ -441,7 +441,7 @@ def analyse_files(tool: str, texts: Sequence[Text], found: Gathering, own: Set[s
         there = place_of(f"{target.value.rstrip('/')}/x") or place_of(target.value)  # a folder, or the file itself
         if there is not None:
             found.effect(ResourceEffect("write", there.resource, "one", (there.path,), "", target.value), target)
-    unread = own | set(paths) if deletes else own
+    unread = own | set(paths) if deletes or guards_by_name(tool) else own
     found.signals = [one for one in found.signals if one.fact not in _OF_READING or one.evidence not in unread]
     done = [analyse_words("rm", "-r", path) for path in paths] if deletes else []
     places = list(paths) if deletes else []
@@ -489,7 +489,7 @@ def _url(text: Text, found: Gathering) -> None:
     local = is_local(target)
     if is_metadata(target):
         found.signal("host.metadata", text, value)
-    elif local and (target.odd_spelling or target.userinfo or is_wildcard_name(target)):
+    elif local and (target.odd_spelling or target.userinfo or poses(target, value)):
         found.signal("host.disguised", text, value)
     elif local and target.scheme:
         found.signal("host.local", text, value)

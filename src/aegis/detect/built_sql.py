@@ -142,7 +142,7 @@ def _narrowed(text: str) -> Iterator[tuple[str, str]]:
         condition = "" if where is None else f" and {loop.group(2)[where.end() :]}"
         if _EITHER.search(condition) is None:
             for asked in _ONE_SCHEMA.finditer(condition):
-                yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%")
+                yield f"{loop.group(1)}.{asked.group(1)}".lower(), asked.group(2).rstrip("%").replace("$", "_")
             if _OF_SESSION.search(condition) is not None and not _QUALIFIED.search(text):
                 yield from ((f"{loop.group(1)}.{name}".lower(), "pg_temp.VALUE") for name in _TABLE_NAMES)
 
@@ -163,7 +163,7 @@ def _note(value: str, runs_names: bool, found: dict[str, None]) -> None:
     if _STATEMENT.match(value):
         found[value.strip()] = None
     elif runs_names and _ROUTINE.match(value):
-        found[f"SELECT {value.strip('[]')}('value')"] = None
+        found[f"SELECT {value.rpartition('.')[2].strip('[]')}('value')"] = None
 
 
 def _bodies(text: str) -> list[str]:

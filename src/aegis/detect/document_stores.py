@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from aegis.core.effects import ResourceEffect
+from aegis.core.effects import ResourceEffect, Verb
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ON, is_everything
+from aegis.detect.endpoints import ON, is_everything, plain
 from aegis.detect.permissions import is_highest
+from aegis.detect.roles import words_of
 from aegis.detect.tool_words import is_throwaway, letters_in, spoken, vocabulary
 
 _SHOWN: Final = 80
@@ -41,8 +42,9 @@ def database_command(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     keeps = into.get("op_type") == "create" or is_throwaway(name)
     if name and source and not keeps and (is_live or letters_in(name) & _LIVE):
         yield ResourceEffect("write", "record", "all", (name,), "", f"reindex into {name}"[:_SHOWN])
-    removed = members.get("delete")
-    if isinstance(removed, dict) and removed and is_everything(removed):  # an update of Solr
+    many = members.get("deletemany")  # of a batch
+    removed = members.get("delete", many.get("filter") if isinstance(many, dict) else None)
+    if isinstance(removed, dict) and (removed or many) and is_everything(removed):  # an update of Solr
         yield ResourceEffect("delete", "record", "all", (), "", "delete")
     for name in ("deletes", "updates"):
         listed = members.get(name)
@@ -62,6 +64,59 @@ _BESIDE: Final = frozenset({
 _DATABASES: Final = ("database", "db", "dbName", "database_name", "databaseName")
 _ON_COLLECTIONS: Final = ("aggregate", "createIndexes", "collMod")
 _COLLECTIONS: Final = ("collection", "coll", "collectionName", "collection_name")
+
+
+def changes_all(arguments: Mapping[str, Any], deed: str) -> Iterator[tuple[str, ResourceEffect]]:
+    """What a call does to all of a table or collection, and the name of the condition that spares none of it."""
+    known, words = vocabulary().values, frozenset(words_of(deed))
+    inner = [one for name in _INNER if isinstance(one := arguments.get(name), dict)]
+    written = {plain(str(name)): str(name) for held in (*inner, arguments) for name in held}
+    given = {plain(str(name)): one for held in (*inner, arguments) for name, one in held.items()}
+    deletes, spares = not words.isdisjoint(known["removing"]), sorted(known["sparing"] & given.keys())
+    changes = not words.isdisjoint(known["altering"]) and not given.keys().isdisjoint(known["newvalues"])
+    if not spares or not (deletes or changes) or given.get("justone") in ON or not words.isdisjoint(known["onerow"]):
+        return
+    of_rows, places = _named(given, "ofrows"), [str(given[name]) for name in known["located"] & given.keys()]
+    held = of_rows or _named(given, "ofdocuments")
+    many = of_rows or deletes or not words.isdisjoint(_MANY) or any(given.get(name) in ON for name in _MANY)
+    tried = is_throwaway(held) or any(_NEAR.search(one) is not None or is_throwaway(one) for one in places)
+    if held and many and not tried and all(_spares_none(given[name]) for name in spares):
+        verb: Verb = "delete" if deletes else "write"
+        yield written[spares[0]], ResourceEffect(verb, "record", "all", (held,), "", f"{deed} {held}"[:_SHOWN])
+
+
+def _named(members: Mapping[str, Any], kind: str) -> str:
+    names = sorted(vocabulary().values[kind] & members.keys())
+    return next((members[name] for name in names if isinstance(members[name], str)), "")
+
+
+def _spares_none(condition: Any) -> bool:
+    if isinstance(condition, str) and condition.strip() and _ALWAYS.search(condition) is None:
+        from aegis.detect.chosen_rows import selects_every  # whose parser takes long to load
+
+        return selects_every(condition)
+    return condition in (None, []) or isinstance(condition, str) or is_everything(condition)
+
+
+_INNER: Final = ("args", "options", "params", "payload")  # members that have more of them inside
+_MANY: Final = ("many", "all", "bulk", "multi", "updatemany")
+_NEAR: Final = Lazy(r"(?i)\b(?:localhost|127\.0\.0\.1|host\.docker\.internal)\b|\[::1\]")
+_ALWAYS: Final = Lazy(r"(?i)^\s*(?:true\(\)|attribute_exists\(\s*#?\w+\s*\)|1\s*=\s*1|true|\*)\s*$")
+
+
+def own_accounts(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
+    """Whether the table is read in which a database keeps its own accounts with what they sign in by."""
+    known = vocabulary().values
+    table = (_named(members, "ofdocuments") or _named(members, "ofrows")).lower()
+    named = {table, f"{_named(members, 'ofdatabases').lower()}.{table}"}
+    if not table or known["ownaccounts"].isdisjoint(named) or not known["shapes"].isdisjoint(words_of(tool)):
+        return
+    shown = [str(members[name]) for name in known["chosen"] & members.keys() if members[name]]
+    if not shown or any(map(_PROVES.search, shown)):
+        yield ResourceEffect("read", "credential", "many", (table,), "", f"{tool} {table}"[:_SHOWN])
+
+
+_PROVES: Final = Lazy(r"(?i)credential|passw|hash|auth|salt|spare|\*")
 
 
 def stored(value: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[ResourceEffect]:

@@ -178,25 +178,26 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
     """A request to the API of a server: to one that is known, a deletion of everything, a query that selects all."""
     path = next((members[name] for name in _PLACES if isinstance(members.get(name), str)), "")
     method = next((members[name] for name in _METHODS if isinstance(members.get(name), str)), None)
+    method, path = routed(path) or (method, path)
     by_name = not _REQUESTS.isdisjoint(words_of(tool)) and not works_on_files(tool)
     if method is None and (by_name or "://" in path[:_LONGEST_SCHEME]):
         method = next((word for word in words_of(tool) if word in _REQUESTS), "get")
     if isinstance(method, str) and path:
         where = path.split("?", 1)[0].rstrip("/")
         last = where.rpartition("/")[2]
-        known = list(requests_of(method.upper(), path))
+        known = [] if _only_watches(where, members) else list(requests_of(method.upper(), path))
         yield from known
         if method.upper() == "DELETE":
             if last.partition(",")[0] in ALL or not where.replace("://", "").strip("/"):
                 yield _request("delete", "table", "all", path)
-            elif not known:
+            elif not known and not _tried(members):
                 kinds = [words_of_resources().get(part) for part in where.lower().split("/")[-2:]]
                 resource = next((kind for kind in reversed(kinds) if kind in _HELD), None)
                 if resource is not None:
                     yield _request("delete", resource, "one", path)
                 elif kinds[-1:] == ["account"]:
                     yield _request("disable", "account", "all", path)
-                elif _is_collection(path_of(path)) and not any(members.get(name) for name in _SENT):
+                elif _is_collection(path_of(path)) and not (any(map(members.get, _SENT)) or is_throwaway(last)):
                     yield _request("delete", "table", "many", path)
         elif last == "_delete_by_query":
             body = members.get("body")
@@ -207,17 +208,49 @@ def of_request(members: Mapping[str, Any], tool: str, *, deletes: bool) -> Itera
                 yield _request("delete", "table", "many", path)
         elif last == "_update_by_query" and isinstance(body := members.get("body"), dict) and not body.get("query"):
             yield _request("write", "record", "all", path)
-        elif last == "delete" and _deletes_a_time(members.get("body")):
+        elif last == "delete" and _deletes_a_time(members.get("body")) and not _of_scratch(path):
             yield _request("delete", "table", "many", path)
         if method.upper() in ("POST", "PUT", "PATCH"):
             yield from _of_forge(method.upper(), where, members, path)
     ends, key = members.get("rangeend"), members.get("key")  # of etcd: every key from one to another
+    if isinstance(key, str) and key.startswith(_KEPT_SECRETS):
+        yield _request("read", "secret-store", "all", f"key: {key}"[:_LONGEST])
+    target = members.get("xamztarget")
+    if isinstance(target, str) and target.rpartition(".")[2].startswith(_GIVES_SECRETS):
+        yield _request("read", "secret-store", "one", target[:_LONGEST])
     below = isinstance(key, str) and key and is_throwaway(key) and ends == f"{key[:-1]}{chr(ord(key[-1]) + 1)}"
     if ends and "delete" in tool.lower() and not below:
         yield _request("delete", "cluster", "one", f"range_end: {members['rangeend']}"[:_LONGEST])
     index = members.get("index")
     if isinstance(index, str) and index.lower() in ALL and deletes:
         yield _request("delete", "table", "all", index)
+
+
+def routed(path: str) -> tuple[str, str] | None:
+    """The method and the path of a route that is written as one text: `PATCH /repos/{owner}/{repo}`."""
+    method, _, rest = path.partition(" ")
+    return (method, rest.strip()) if method in _SAID or (method == "GET" and rest) else None
+
+
+def _tried(members: Mapping[str, Any]) -> bool:
+    """Whether what a request picks was made to be thrown away: `{"query": {"tag_name": "ci-ephemeral"}}`."""
+    picked: dict[str, Any] = next((one for name in _PICKS if isinstance(one := members.get(name), dict)), {})
+    return bool(picked) and all(is_throwaway(str(value)) for value in picked.values())
+
+
+def _only_watches(where: str, members: Mapping[str, Any]) -> bool:
+    """Whether a service is registered with checks that ask it, and none that run a program."""
+    body = next((members[name] for name in _SENT if isinstance(members.get(name), dict)), None)
+    return where.endswith("/service/register") and body is not None and _RUNS.search(str(body)) is None
+
+
+_PICKS: Final = ("query", "params", "qs")
+_RUNS: Final = Lazy(r"(?i)['\"](?:script|args|scriptargs|dockercontainerid|shell)['\"]")
+
+
+# Where a cluster keeps its secrets, as it is and in base64; what is asked of a cloud by the name of its deed.
+_KEPT_SECRETS: Final = ("/registry/secrets", "L3JlZ2lzdHJ5L3NlY3JldH")
+_GIVES_SECRETS: Final = ("GetSecretValue", "BatchGetSecretValue", "GetParameter")
 
 
 def only_excludes(body: Any) -> bool:
@@ -231,13 +264,17 @@ def only_excludes(body: Any) -> bool:
     return bool(parts) and not any(isinstance(part, dict) and "exists" in part for part in parts)
 
 
+def _of_scratch(path: str) -> bool:
+    return is_throwaway(path.partition("bucket=")[2].partition("&")[0])
+
+
 def _deletes_a_time(body: Any) -> bool:
     """Whether a request to InfluxDB deletes every point between two times."""
     return isinstance(body, dict) and {"start", "stop"} <= body.keys() and not body.get("predicate")
 
 
 _PLACES: Final = ("path", "endpoint", "url", "uri", "route")
-_METHODS: Final = ("method", "httpmethod", "verb")
+_METHODS: Final = ("method", "httpmethod", "verb", "http")
 _REQUESTS: Final = frozenset({"post", "put", "patch", "delete"})  # in the name of a tool that makes one kind of request
 _LONGEST_SCHEME: Final = 12
 

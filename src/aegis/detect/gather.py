@@ -29,7 +29,7 @@ from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
 from aegis.detect.likely import shipped
 from aegis.detect.operands import below
-from aegis.detect.restated import MODULES, Restated, of_task, only_says, restated
+from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
     argument_of,
     executes,
@@ -44,7 +44,7 @@ from aegis.detect.roles import (
 )
 from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
-from aegis.detect.structured import pod_commands, structured_effects
+from aegis.detect.structured import deed_of, pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, plays, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
@@ -277,6 +277,7 @@ def gather(subject: FactSubject) -> Facts:
         if differing and may_be_unseen(together):
             unseen = every
     decoding = Effort(MOST_DECODED)
+    batch: list[Text] = []
     for index in told:
         if found.limits:  # the call is refused, whatever else it holds
             break
@@ -298,9 +299,13 @@ def gather(subject: FactSubject) -> Facts:
             if odd:
                 found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, runners.get(text.path, runner))
+        if text.role == "sql" and text.path[-1:].isdigit():
+            batch.append(text)
         if text.role == "command" and runs_language(runner):  # a line of a shell, or of the language
             analyse(text._replace(role="code", confidence=EXECUTED), found, runner)
             views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
+    if len(batch) > 1:  # statements one after another, of one session
+        analyse(batch[0]._replace(value=";\n".join(one.value for one in batch)), found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
     own = written_by(tool, texts) if to_files else []
@@ -311,7 +316,8 @@ def gather(subject: FactSubject) -> Facts:
     found.written.extend(own)
     may_try = together is None or "dry" in together or "Dry" in together
     if not limits and not (may_try and only_tried(given, subject.schema)):
-        commands = restated(tool, given)
+        deed = deed_of(tool, given)
+        commands = restated(tool, given, deed)
         for said in commands if MODULES.isdisjoint(given) else [*commands, *of_task(given)]:
             analyse_restated(said, found)
         filed = to_files and any(text.role == "path" for text in texts)
@@ -319,9 +325,10 @@ def gather(subject: FactSubject) -> Facts:
             for command in islice(pod_commands(given), _MOST_STARTED):
                 analyse_restated(Restated(command, "command"), found)
         strings = together if together is not None else "\n".join(_brief(raw, filed))
-        for member in structured_effects(tool, given, strings, to_files=filed):
+        for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        if acts(tool) and not filed and total <= _MOST_WEIGHED and _RUNS.isdisjoint([text.role for text in texts]):
+        weighed = not filed and total <= _MOST_WEIGHED and acts(deed)
+        if weighed and _RUNS.isdisjoint([text.role for text in texts]):
             likely = shipped().likely(tool, given)
             if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
@@ -336,7 +343,7 @@ def gather(subject: FactSubject) -> Facts:
                 () if put in known else structured_effects("write_file", {"content": put}, put, to_files=True)
             ):
                 found.effect(member.effect, Text("", member.effect.evidence))
-    files = found.written or deletes_by_name(tool) or puts_by_name(tool)
+    files = found.written or deletes_by_name(tool) or puts_by_name(tool) or guards_by_name(tool)
     unread = analyse_files(tool, texts, found, {one.path for one in own}) if files else ()
     if found.written:
         read = {one.path for one in found.written if is_read_when_written(one)}

@@ -6,6 +6,7 @@ import unicodedata
 from typing import Final, NamedTuple
 
 from aegis.core.addresses import Address, carried, is_public, read_address
+from aegis.core.patterns import Lazy
 from aegis.detect.fold import skeleton, unpiled
 from aegis.detect.quick import remembered
 
@@ -142,6 +143,17 @@ _LOOPBACK_NAMES: Final = ("lvh.me", "localtest.me", "vcap.me", "lacolhost.com")
 _BELOW_LOOPBACK: Final = tuple(f".{name}" for name in _LOOPBACK_NAMES)
 _WILDCARDS: Final = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".backname.io")
 _INSIDE: Final = ("127.0.", "169.254", "10.0.", "192.168.", "172.16.", "7f000001", "a9fea9fe")
+
+
+def poses(target: Target, url: str) -> bool:
+    """Whether a public name leads back to this machine or network, but for a port where people try what they build."""
+    return is_wildcard_name(target) and (len(url) > _LONGEST_WORD or _DEVELOPMENT.search(url) is None)
+
+
+_DEVELOPMENT: Final = Lazy(
+    r"(?i)^https?://(?:[a-z][a-z-]{0,40}\d?\.){0,4}(?:127[.-]0[.-]0[.-]1\.(?:nip\.io|sslip\.io|xip\.io|traefik\.me|backname\.io)|"
+    r"lvh\.me|localtest\.me|vcap\.me|lacolhost\.com):(?:3[01]\d\d|4200|4321|500[01]|517[3-9]|80\d\d|8888)(?:[/?#]|$)"
+)
 
 
 def _addresses(target: Target) -> tuple[Address, ...]:

@@ -150,13 +150,32 @@ class _Table(NamedTuple):
 
 
 _OPEN: Final = Lazy(
-    r"^(?:0?o?[0246]?[0-7]{2}[2367]|[ugoa,+=rwxXst-]*(?:[oa][ugo]*[+=][rxXst]*w)[ugoa,+=rwxXst-]*)$|\bS_IWOTH\b|\bS_IRWXO\b|OTHERS_WRITE"
+    r"^(?:0?o?[0246]?[0-7]{2}[2367]|[ugoa,+=rwxXst-]*(?:[oa][ugo]*[+=][rxXst]*w)[ugoa,+=rwxXst-]*)$|\bS_IWOTH\b|\bS_IRWXO\b|OTHERS_WRITE|^-?[r-][w-][xsS-][r-][w-][xsS-][r-]w[xtT-]$"
 )
 
 
 def opens_to_all(mode: str) -> bool:
     """Whether a file's mode lets everybody write it: `777`, `0o666`, `a+rwX`, `stat.S_IRWXO`; not a sticky folder's."""
     return len(mode) <= _LONGEST_WORD and _OPEN.search(mode) is not None
+
+
+# Resources that belong to nobody in particular: a mode that lets everybody write them opens a system.
+_OWNED: Final[frozenset[Resource]] = frozenset({
+    "account", "backup", "boot", "credential", "database", "defence", "group", "kernel", "library", "name-resolution",
+    "program", "service", "setting", "startup", "system-file", "task", "trust",
+})  # fmt: skip
+_SHOWN: Final = Lazy(
+    r"^(?:0?o?[0-7]{0,3}[4-7]|[ugo]*[oa][ugo]*[+=][wxXst]*r[rwxXst]*|\+r|-?[r-][w-]\S[r-][w-]\Sr[w-]\S)$"
+)
+
+
+def opened_by(program: str, mode: str) -> frozenset[Resource]:
+    """The kinds of files that must not be given the mode or the owner that a program gives them."""
+    if program == "chown" and not mode.startswith(("root", "0", ":", "$")):
+        return frozenset({"account", "group"})
+    if program != "chmod" or len(mode) > _LONGEST_WORD:
+        return frozenset()
+    return _OWNED if opens_to_all(mode) else frozenset({"credential"} if _SHOWN.search(mode) is not None else ())
 
 
 @remembered

@@ -32,11 +32,11 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "etcdctl": "etcdctl", "vault": "vault", "heroku": "heroku", "flyctl": "flyctl", "argocd": "argocd",
     "consul": "consul", "nomad": "nomad", "gh": "gh", "rabbitmq": "rabbitmqctl", "ansible": "ansible",
     "pip": "pip", "npm": "npm", "yarn": "yarn", "pnpm": "pnpm", "apt": "apt-get", "brew": "brew", "cargo": "cargo",
-    "conda": "conda", "poetry": "poetry", "uv": "uv", "composer": "composer",
+    "conda": "conda", "poetry": "poetry", "uv": "uv", "composer": "composer", "gem": "gem", "bun": "bun",
 }  # fmt: skip
 # Programs that fetch packages, and what they are told to do by the names of tools.
 _PACKAGERS: Final = frozenset(
-    {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer"}
+    {"pip", "npm", "yarn", "pnpm", "apt-get", "brew", "cargo", "conda", "poetry", "uv", "composer", "gem", "bun"}
 )
 _FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
 _OWNERS: Final = frozenset({"owner", "owners", "maintainer", "maintainers"})
@@ -44,6 +44,7 @@ _SERVICE_NAMES: Final = {"s3": "s3api"}  # where the command line has another na
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
+    "call", "rpc",
 )  # fmt: skip
 _SERVICES: Final = ("service", "servicename", "client", "product")
 _WORDS: Final = ("args", "argv", "arguments", "argslist", "commandargs", "cmdargs")
@@ -100,15 +101,22 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
     return "", ()
 
 
-def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
-    """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed."""
+def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Restated]:
+    """The command lines, or the code, that do what a call does; nothing where it names neither program nor deed.
+
+    `deed` is what the call does in words, where a member says that beside the name of the tool.
+    """
     known = commands_of(tool)
+    if deed not in ("", tool):
+        known = (*known, *(one for one in commands_of(deed) if one not in known))
     found = list(_commands(known, arguments)) if known else []
-    program, deed = _program_of(tool)
+    if not _ROUTINES.isdisjoint(arguments):
+        found += _routine(arguments)
+    program, done = _program_of(tool if _MANAGERS.isdisjoint(arguments) else _managed(tool, arguments))
     if not program:
-        for value in arguments.values():  # an option in the place of a name, a path or an address
+        for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
-                smuggled = any(map(_is_option, value))
+                smuggled = any(map(_is_option, value)) or tool.lower() in builtin_programs()
             else:
                 smuggled = value.__class__ is str and value[:1] == "-" and _is_option(value)
             if smuggled:
@@ -120,14 +128,14 @@ def restated(tool: str, arguments: Mapping[str, Any]) -> list[Restated]:
     if _CMDLET in members and not program:
         return [*found, *_cmdlet(members)]
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
-        program, deed = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
+        program, done = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
     if not program:
         return found
     if program in _SHELLS:
         given = (one.value for one in members.values())
         code = next((value for value in given if isinstance(value, str) and value.startswith("db.")), None)
         return found if code is None else [*found, Restated(code, "code")]
-    words = _line(program, deed, members)
+    words = [part for one in _line(program, done, members) for part in (one.split() if one[:1] == "-" else [one])]
     script = next((members[name].value for name in _LUA if name in members), None) if program == "redis-cli" else None
     if isinstance(script, str):
         keys, behind = (list(_values(members[name].value)) if name in members else [] for name in ("keys", "args"))
@@ -158,6 +166,30 @@ def _commands(known: Sequence[ToolCommand], arguments: Mapping[str, Any]) -> Ite
                 yield Restated(shlex.join(words[:_MOST]), "command")
 
 
+def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
+    """The statement that calls a routine of a database which a call names beside what it is given."""
+    name = next((value for key, value in arguments.items() if key in _ROUTINES), None)
+    if isinstance(name, str) and _ROUTINE.match(name) is not None:
+        held = next((value for key, value in arguments.items() if _plain(str(key)) in _GIVEN), None)
+        named = held.items() if isinstance(held, dict) else [("", one) for one in _values(held)]
+        sign = " = " if "." in name.replace("dbms_", "") or name[:3] in ("sp_", "xp_") else " => "
+        words = [f"{key}{sign if key else ''}'{value}'"[:_LONGEST] for key, value in islice(named, _MOST)]
+        yield Restated(
+            f"EXEC {name} {', '.join(words)}" if sign == " = " else f"BEGIN {name}({', '.join(words)}); END;", "sql"
+        )
+
+
+def _managed(tool: str, arguments: Mapping[str, Any]) -> str:
+    manager = next((value for key, value in arguments.items() if key in _MANAGERS), None)
+    return f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool
+
+
+_MANAGERS: Final = frozenset({"manager", "package_manager", "packageManager", "pm", "installer", "ecosystem"})
+_ROUTINES: Final = frozenset(
+    {"proc", "procedure", "procedure_name", "procedureName", "stored_procedure", "storedProcedure", "sproc", "routine"}
+)
+_GIVEN: Final = _PARAMETERS | {"args", "arguments"}
+_ROUTINE: Final = Lazy(r"^[\w.\[\]$]{2,120}$")
 _PIECES: Final = Lazy(r"\{[^}]*\}|\[[^\]]*\]|\S+")
 
 
@@ -171,6 +203,12 @@ def _filled(piece: str, given: Mapping[str, Any]) -> Iterator[str]:
         yield from next((words for value in members if (words := list(_values(value)))), [""])
     else:
         yield piece
+
+
+@lru_cache(maxsize=8_192)
+def guards_by_name(tool: str) -> bool:
+    """Whether a tool changes who may do what with a file, by its name, and reads nothing of it."""
+    return any(line.startswith(("chmod ", "chown ")) for one in commands_of(tool) for line in one.lines)
 
 
 def only_says(arguments: Mapping[str, Any]) -> bool:

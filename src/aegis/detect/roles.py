@@ -266,8 +266,6 @@ def executes(tool: str) -> TextRole | None:
     return None
 
 
-# Whether a text is a SQL statement, by its first two words; needs no parser.
-
 _COMPANIONS: Final[dict[str, frozenset[str]]] = {
     "insert": frozenset({"into", "ignore", "overwrite"}),
     "replace": frozenset({"into"}),
@@ -286,7 +284,10 @@ _COMPANIONS: Final[dict[str, frozenset[str]]] = {
 
 
 _STARTS: Final = frozenset(
-    {letter for verb in (*_COMPANIONS, "select", "with") for letter in (verb[0], verb[0].upper())}
+    {"-", *(sign for verb in (*_COMPANIONS, "begin", "select", "with") for sign in (verb[0], verb[0].upper()))}
+)
+_OPENED: Final = Lazy(
+    r"(?i)^\s*(?:(?:--[^\n]*\n|(?:begin|start)(?:\s+(?:transaction|work))?\s*;|use\s+\w+\s*;)\s*){1,8}"
 )
 
 
@@ -294,6 +295,7 @@ def looks_like_sql(text: str) -> bool:
     """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
     if text.lstrip().lstrip("(")[:1] not in _STARTS:
         return False
+    text = _OPENED.sub("", text, 1)
     words = text.split(None, 2)
     if len(words) < 2:
         return False
@@ -302,7 +304,7 @@ def looks_like_sql(text: str) -> bool:
         lowered = text[:4_096].lower()
         return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
     companions = _COMPANIONS.get(first)
-    return companions is not None and second in companions
+    return second in companions if companions is not None else first == "declare" and second[0] == "@"
 
 
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
@@ -387,8 +389,8 @@ def role_of(
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
         return "path", 60
-    is_path = role in _LOCATED and value.startswith(_ROOTS) and len(value) < _MOST_PATH and "\n" not in value
-    if is_path and works_on_files(tool):
+    located = (role in _LOCATED and works_on_files(tool)) or (role == "unknown" and runs == "sql")
+    if located and value.startswith(_ROOTS) and value[:2] != "/*" and len(value) < _MOST_PATH and "\n" not in value:
         return "path", 60
     if role == "code" and runs is None and not to_file and runs_code(tool):
         return "code", 60
@@ -420,11 +422,14 @@ def role_of(
         if role == "query_fragment" and (is_condition(value) or is_boolean_search(value) or is_filter(value)):
             return "document", 50
         return _by_shape(value, role, confidence)
+    if role == "content" and _BOUND.search(value) is not None and "query" in words_of(tool) and looks_like_sql(value):
+        return "sql", 80
     if role == "content" and _is_value(tool, argument, value):
         return _by_shape(value, "unknown", 20)
     return role, confidence
 
 
+_BOUND: Final = Lazy(r"(?i)(?:[=<>(,]|like)\s*(?:\$\d|\?|%s|:[a-z]\w*)")  # a value that stands beside its statement
 _RUNS_NOTHING: Final = _SEARCHES | _FILED | _FORGE | _TO_PEOPLE - _SERVICES  # tools that search, or speak to people
 _FROM: Final = frozenset({"src", "source"})
 _TAKES_FILES: Final = frozenset({

@@ -74,7 +74,10 @@ _SYNTAX: Final = Lazy(
 )
 _TO_FILL: Final = Lazy(r"<[a-z]{1,20}[ _-][a-z _-]{1,40}>")  # `<key id>`: a person puts something in its place
 # One apostrophe between letters ends nothing: what follows it is no syntax of any language.
-_APOSTROPHE: Final = Lazy(r"\s*[\pL\pN._ -]*\pL'[\pL\pN][\pL\pN._ -]*\s*")
+# Nor does a semicolon before another name, or the number of a branch behind a sign: `D'Angelo & Sons; Branch $42`.
+_APOSTROPHE: Final = Lazy(
+    r"\s*[\pL\pN._ &-]*\pL'[\pL\pN][\pL\pN._ &-]*(?:; \p{Lu}\p{Ll}[\pL\pN._ &-]*)?(?:\$\d{1,6})?\s*"
+)
 _SHORT: Final = 24  # characters of the name of a language
 _LONGEST: Final = 2_048  # characters of a value that is compared; a longer one is none of these
 

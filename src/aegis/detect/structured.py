@@ -15,7 +15,7 @@ from aegis.core.effects import EffectScope, ResourceEffect
 from aegis.core.json import escape
 from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
-from aegis.detect.document_stores import database_command, expires, stored
+from aegis.detect.document_stores import changes_all, database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
 from aegis.detect.line_files import parsed_hcl
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
@@ -49,14 +49,14 @@ _FORCES: Final = frozenset({"force", "recursive", "cascade", "purge", "skipfinal
 may_tell: Final = one_of(
     r"(?i)privileged|\babsent\b|attributecondition|federated|notaction|pod-security|networkpolicy|persistentvolumeclaim|\bdevices\b|driver_?opts|\bpid\b|hostpath|hostpid|hostnetwork|hostipc|hostconfig|\bbinds\b|capadd|cap_add|pidmode|pid_mode|usernsmode|security_?opt|"
     r"cluster-admin|0\.0\.0\.0/0|cidr_|source_ranges|source_address|::/0|allusers|allauthenticatedusers|public-read|system:(?:anonymous|(?:un)?authenticated|masters)|"
-    r"match_all|delete_by_query|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
+    r"match_all|delete_by_query|delete_?many|administratoraccess|roles/owner|\bdelete\b|\$where|\$function|\$accumulator|skip_?final_?snapshot|"
     r"docker\.sock|\bstatement\b|forward|\bbcc|blindcopy|redirect_?to|\bvolumes\b|\bverbs\b|principal|public|dropdatabase|\bdrop\b|\bdeletes\b|\bupdates\b|droptarget|\bdest\b|cgroup_?rules|"
     r"\$out|\$merge|remove_index|expireafterseconds|collaborators|/keys\b|read_only|visibility|createuser|grantroles|"
     r"redirect_?ur[il]|callback_?url|\bcallbacks\b|web_?origins|allowed_?(?:origins|callback|redirect)|reply_?urls|name_?servers|transfer_?lock|"
     r"notprincipal|\blocked\b|auth_?code|is_?private|app_?role_?id|v=spf1|values_?to_?add|"
     r"userpassword|unicodepwd|pwdhistory|admpwd|mslaps|sambantpassword|managedpassword|krbprincipalkey|dbcspwd|"
     r"LD_PRELOAD|LD_AUDIT|DYLD_INSERT|NODE_OPTIONS|BASH_ENV|PYTHONSTARTUP|PERL5OPT|RUBYOPT|JAVA_(?:TOOL_)?OPTIONS|GIT_SSH_COMMAND|"
-    r"range_?end|showcredentials|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
+    r"range_?end|showcredentials|system\.users|pg_shadow|pg_authid|sql_logins|system_auth|\buser\$|\bmysql\b|global_priv|loadbalancer|sourcerepos|aggregationrule|ssh-?keys|is-?_?destroy|fn::|!(?:select|join|sub|if|findinmap)\b|GIT_EXTERNAL_DIFF|PROMPT_COMMAND|STARTUP_HOOKS",
     # Statements that stand where texts for people may.
     r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.|\bcapabilities\b",
 )
@@ -71,14 +71,18 @@ _WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY, TRUST)
 _MOST_DOCUMENTS: Final = 16
 
 
-def structured_effects(tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool) -> list[Told]:
-    """The effects that members of a call show; `together` are its strings, names of members included.
+def structured_effects(
+    tool: str, arguments: Mapping[str, Any], together: str, *, to_files: bool, deed: str = ""
+) -> list[Told]:
+    """The effects that members of a call show; `together` are its strings, names included, and `deed` its words.
 
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
-    deed = _deed(tool, arguments)
+    deed = deed or deed_of(tool, arguments)
     found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
+    if not names.isdisjoint(_SPARES):
+        found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
     if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
@@ -124,6 +128,10 @@ def _asked_of(arguments: Mapping[str, Any]) -> str:
     return f" {last[:_LONGEST_DEED]}"
 
 
+_SPARES: Final = frozenset({
+    "args", "condition", "criteria", "filter", "filterbyformula", "filterexpression", "filters", "query", "selector",
+    "where",
+})  # fmt: skip
 _UNREAD: Final = ResourceEffect("write", "record", "all", (), "", "a mutation that is too long to be read")
 _METHOD: Final = "\nmethod\n"  # the name of a member
 _UNKNOWN: Final = "VALUE"  # stands in an address for what a program puts there
@@ -135,11 +143,13 @@ def _told(arguments: Mapping[str, Any], deed: str) -> list[Told]:
     return [Told(pointer, effect) for pointer, value in _objects(arguments) for effect in _of_object(value, deed)]
 
 
-_ACTIONS: Final = ("action", "operation", "op", "verb", "method", "command", "mode")
-_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method"})
+_ACTIONS: Final = (
+    "action", "operation", "op", "verb", "method", "command", "mode", "call", "rpc", "fn", "request", "api",
+)  # fmt: skip
+_OF_REQUEST: Final = frozenset({"url", "uri", "endpoint", "httpmethod", "method", "http", "route"})
 
 
-def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
+def deed_of(tool: str, arguments: Mapping[str, Any]) -> str:
     """What a call does in words: the tool's name, behind the member that says which of its deeds is asked for."""
     for name in _ACTIONS:
         value = arguments.get(name)
@@ -148,7 +158,8 @@ def _deed(tool: str, arguments: Mapping[str, Any]) -> str:
             and value.replace("_", "").replace("-", "").replace(".", "").isalpha()
             and len(value) < _LONGEST_DEED
         ):
-            return f"{value} {tool}"
+            above, _, last = value.rpartition(".")  # `compute.instances.delete`
+            return " ".join(filter(None, (last, above, tool)))
     return tool
 
 
@@ -354,6 +365,7 @@ def _of_object(value: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     yield from given_rights(members, tool)
     yield from _of_names(members, tool)
     yield from _proves(members)
+    yield from own_accounts(members, tool)
     yield from _loads(members)
     yield from database_command(members)
     yield from of_request(members, tool, deletes=_may_delete(tool))

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import path_of, plain
+from aegis.detect.endpoints import path_of, plain, routed
 from aegis.detect.extract import readable
 from aegis.detect.queries import Mutation
 from aegis.detect.tool_marks import marked
 from aegis.detect.tool_members import LONGEST, AskedFor, Member, members_of
-from aegis.detect.tool_words import KnownDeed, Vocabulary, singular, spoken, vocabulary
+from aegis.detect.tool_words import KnownDeed, Vocabulary, is_throwaway, singular, spoken, vocabulary
 
 _LONGEST_DEED: Final = 48
 _MOST_SHOWN: Final = 4
@@ -71,7 +71,7 @@ def _asked(tool: str, arguments: Mapping[str, Any]) -> AskedFor:
         if meaning in known.members["action"]:
             if isinstance(value, str) and len(value) <= _LONGEST_DEED and " " not in value.strip():
                 words |= spoken(value)
-            elif isinstance(value, dict) and value:  # a command as an object: its first name is what is done
+            elif isinstance(value, dict) and value and meaning != "request":  # its first name is what is done
                 words |= spoken(str(next(iter(value))))
         elif meaning in known.members["kind"] and isinstance(value, str) and len(value) <= _LONGEST_DEED:
             words |= spoken(value) | {singular(value.lower())}
@@ -95,13 +95,15 @@ def _of_method(tool: str, arguments: Mapping[str, Any], known: Vocabulary) -> fr
     """The words of a request: what its method does, and those of its path."""
     path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), "")
     method = next((arguments[name] for name in _METHODS if isinstance(arguments.get(name), str)), "").upper()
+    method, path = routed(path) or (method, path)
     if not method and _API.search(path) is not None:  # `wiki_post`
         method = tool.rpartition("_")[2].upper()
     if method not in known.values["methods"] or not path:
         return frozenset()
     found = {"delete"} if method == "DELETE" else {"update"} if method in ("PUT", "PATCH") else {"create"}
     parts = [part for part in path_of(readable(path)[0]).split("?", 1)[0].split("/") if part]
-    if method == "POST" and parts and parts[-1] in _ASKS:
+    tried = parts[-1:] == ["_update_by_query"] and is_throwaway(parts[0]) and "ctx.op" not in str(arguments.get("body"))
+    if method == "POST" and parts and (parts[-1] in _ASKS or tried):
         return frozenset()
     for at, part in enumerate(parts[-_MOST_PARTS:], max(0, len(parts) - _MOST_PARTS)):
         if at or part not in _FOR_ADMINISTRATORS:
@@ -114,7 +116,7 @@ _ASKS: Final = frozenset(
     {"_search", "_count", "_msearch", "_mget", "_analyze", "_explain", "_field_caps", "_sql", "scroll"}
 )
 _API: Final = Lazy(r"/(?:api|apis|rest|v\d{1,2})/")
-_METHODS: Final = ("method", "httpMethod", "http_method", "verb")
+_METHODS: Final = ("method", "httpMethod", "http_method", "verb", "http")
 _PATHS: Final = ("url", "path", "endpoint", "uri", "route")
 _MOST_PARTS: Final = 6
 

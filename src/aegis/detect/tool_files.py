@@ -72,7 +72,7 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
     found: list[Written] = []
     for (above, name), (role, value) in fields.items():
         if value.startswith(PATCHES) and role != "path":
-            found += _patched(value)
+            found += _patched(value, _path_for(above, paths))
             continue
         path = _path_for(above, paths)
         if not path or role == "path":
@@ -168,9 +168,9 @@ def _decoded(text: str) -> FileFlow:
         return UNKNOWN
 
 
-def _patched(patch: str) -> Iterator[Written]:
-    """What a patch puts into each file that it names."""
-    path, whole, lines = "", False, list[str]()
+def _patched(patch: str, path: str = "") -> Iterator[Written]:
+    """What a patch puts into each file that it names, or into the one that is named beside it."""
+    whole, lines = False, list[str]()
     for line in patch[: 4 * MAX_FLOW].split("\n"):
         head, _, rest = line.partition(": ")
         if line.startswith(("+++ ", "*** Add File", "*** Update File", "*** Move to", "*** End Patch", "diff --git ")):

@@ -69,13 +69,14 @@ _SHOWN: Final = 80
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
     r"^(?:(?:[bB]egin|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
+    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[uU]nlink|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<unproves>[uU]nenroll|[rR]eset_?[fF]actors?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
     r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
 )
 _BEGINNINGS: Final = (
-    "begin", "del", "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
+    "begin", "del", "store", "uid", "trash", "add_flags", "addflags", "messageflags", "unlink",
+    "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
     "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
     "kick", "deprovision", "ban", "admin_", "users_", "user_", "member", "start", "dbremovetable",
     "unenroll", "resetfactor", "reset_factor",
@@ -86,6 +87,7 @@ _LISTED: Final = Lazy(
     r"\bdbListTables\s*\(|\bcat\(\)\.indices\(\)|\bGetPropertiesOf\w{2,30}\s*\(|\bContainerList\s*\(|"
     r"\b[A-Z]\w{2,40}(?:::|\.)(?:all|find_each|unscoped|cursor)\b|\.objects\.all\(\)|\.collection\([^()]{1,60}\)\.(?:get|stream|listDocuments|list_documents)\(\)|"
     r"\b(?:users|members|accounts|customers|channels|repos|projects|teams)_list\s*\(|"
+    r"\.(?:scan_?[iI]ter(?:ator)?|scanStream)\(\s*(?:[\"'`]\*[\"'`]|\{?\s*,|\{?\s*(?:match|MATCH|pattern)\s*[:=]\s*[\"'`]\*[\"'`]|\{?\s*(?:count|COUNT)|\{?\s*\}?\s*[,)])|\.keys\(\s*[\"'`]\*[\"'`]|"
     r"(?:^|[.>:\s])(?:[lL]ist|[gG]et_?[aA]ll|[dD]escribe|[fF]etch_?[aA]ll|[fF]ind_?[aA]ll|[gG]et\w{1,24}List)(?:[_A-Z]\w*|s)?\s*\(|"
     r"\.(?:auto_paging_iter|autoPagingIterator|autoPagingEach|autoPagingToArray|paginate(?:\.iterator)?)\s*\(|"
     r"\.(?:buckets|object_versions|instances|volumes|snapshots|clusters|accounts|users|tenants|databases|projects|"
@@ -93,7 +95,7 @@ _LISTED: Final = Lazy(
 )
 # What picks some of it, what picks all that is worth something, and what is made to be ended.
 _ALL_OF_USE: Final = Lazy(
-    r"(?i)\bstatus(?:es)?[\"']?\s*[:=(]\s*\[?[\"'](?:active|all|enabled|running|live|open|succeeded|paid|in[_-]?use)[\"']\]?"
+    r"(?i)\b(?:match|pattern)[\"']?\s*[:=]\s*[\"'`]\*[\"'`]|\bstatus(?:es)?[\"']?\s*[:=(]\s*\[?[\"'](?:active|all|enabled|running|live|open|succeeded|paid|in[_-]?use)[\"']\]?"
 )
 _PICKED: Final = Lazy(
     r"(?i)filter|prefix|query|\bq\b|where|tag|label|status|state|search|since|before|until|older|newer|created|expired|stale|"
@@ -125,6 +127,8 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
     """
     kind = _ENDED.search(parts.name.rstrip("!"))
     name = names[0] if names else ""
+    if kind is None or "message" in name:
+        yield from _empties_mailbox(parts, scope)
     audited = _of_audit(parts, scope) if kind is not None and kind.group("deletes") is not None else ""
     if audited:
         yield ResourceEffect("delete", "log", "many", (parts.name,), "", audited[:_SHOWN])
@@ -134,7 +138,7 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
         or _SMALL_THINGS.search(name) is not None
     ):
         return
-    listed = next(_listed(parts, scope), "")
+    listed = next(_listed(parts, scope), "") or _below(parts)
     if listed:
         is_deleted = kind is not None and kind.group("deletes") is not None
         is_disabled = kind is not None and any(map(kind.group, ("disables", "removes", "unproves")))
@@ -153,6 +157,40 @@ def swept_by_request(parts: Called, node: Node, url: str, scope: NameScope) -> I
         yield ResourceEffect("delete", "cloud-resource", "all", (url[:_SHOWN],), "", listed[:_SHOWN])
 
 
+# Every key of a store, and every letter of a mailbox.
+_ALL_KEYS: Final = Lazy(r"\.keys\(\s*[\"'`]\*[\"'`]\s*\)|\bscan_?[iI]ter(?:ator)?\(\s*(?:[\"'`]\*[\"'`])?\s*\)")
+_ALL_MAIL: Final = Lazy(
+    r"[\"']1:\*[\"']|\bsearch\(\s*(?:None\s*,\s*)?[\[{]?\s*[\"'](?:ALL|1:\*)[\"']|\bsearch\(\s*\{\s*all:\s*true|\bmessages\(\)\s*\.list\(\s*userId\s*=\s*[\"']me[\"']\s*\)"
+)
+_MARKED: Final = Lazy(r"(?i)\bdeleted\b|\bTRASH\b")
+
+
+def _empties_mailbox(parts: Called, scope: NameScope) -> Iterator[ResourceEffect]:
+    """What a call deletes, or marks as deleted, of every letter that a mailbox has."""
+    given = " ".join(text_of(one)[:LONGEST_CHAIN] for one in parts.arguments[:MOST_NAMES])
+    if not (_ENDED.search(parts.name) or parts.name == "trash" or _MARKED.search(given)):
+        return
+    asked = [_source(one, scope) for name in names_in([given])[:MOST_NAMES] for one in scope.bounds_of(name)[:1]]
+    if any(map(_ALL_MAIL.search, (given, *asked))):
+        yield ResourceEffect("delete", "record", "all", (parts.name,), "", f"{parts.name} {given}"[:_SHOWN])
+
+
+def _below(parts: Called) -> str:
+    """A collection that goes with all below it, in a program that speaks to no emulator."""
+    node = parts.arguments[0] if parts.arguments else None
+    text = text_of(node)[:LONGEST_CHAIN]
+    if node is None or parts.name not in _RECURSIVE or ".collection" not in text:
+        return ""
+    for _ in range(_DEEPEST):
+        node = node.parent or node
+    return "" if _EMULATED.search(node.text or b"") else text
+
+
+_RECURSIVE: Final = ("recursiveDelete", "recursive_delete")
+_DEEPEST: Final = 48  # nodes up to a whole program
+_EMULATED: Final = Lazy(rb"(?i)emulator|project_?id[\"']?\s*[:=]\s*[\"']demo-")
+
+
 _AUDIT: Final = Lazy(r"(?i)\baudit_?(?:event|log|entr(?:y|ies)|record|trail)s?\b")
 
 
@@ -169,9 +207,10 @@ _ANSWERED: Final = Lazy(r"\.json\(|\.data\b|json\.loads|JSON\.parse|json_decode"
 def _listed(parts: Called, scope: NameScope, also: Lazy | None = None) -> Iterator[str]:
     """The calls that list what the argument or the owner of a call is an item of, with nothing that picks some."""
     texts = [text_of(one)[:LONGEST_CHAIN] for one in (parts.receiver, *parts.arguments[:MOST_NAMES])]
+    yield from (text for text in texts[1:] if _ALL_KEYS.search(text) is not None)
     for item in names_in(texts):
         for one in scope.bounds_of(item):
-            if one.each or _SEVERAL.search(parts.name):
+            if one.each or _SEVERAL.search(parts.name) or _ALL_KEYS.search(text_of(one.value)[:LONGEST_CHAIN]):
                 text = _source(one, scope)
                 plain = _LEFT_OUT.sub("", _ALL_OF_USE.sub("", _unpicked(text, scope)))
                 plain = (

@@ -9,7 +9,7 @@ from typing import Final
 from aegis.core.patterns import Lazy
 from aegis.detect.paths import is_account_file, is_system_secret, matched
 from aegis.detect.quick import remembered
-from aegis.detect.resources import opens_to_all, place_of
+from aegis.detect.resources import opened_by, opens_to_all, place_of
 from aegis.detect.shell.catalogue import of_kind, options
 from aegis.detect.shell.starts import in_odd_place
 from aegis.detect.shell.tree import Command
@@ -432,24 +432,20 @@ def sets_permissions(command: Command) -> list[str]:
     return []
 
 
-# Resources that belong to nobody in particular: a mode that lets everybody write them opens a system.
-_OWNED: Final = frozenset({
-    "account", "backup", "boot", "credential", "database", "defence", "group", "kernel", "library", "name-resolution",
-    "program", "service", "setting", "startup", "system-file", "task", "trust",
-})  # fmt: skip
 _MOST_OPENED: Final = 16  # operands of one command that are looked at
 
 
 def opened(command: Command) -> Iterator[Did]:
-    """What a command lets everybody write that a system needs: `chmod -R 777 /etc/ssl`."""
+    """What a command lets others write that a system needs, or read that is secret: `chmod -R 777 /etc/ssl`."""
     mode, *targets = [arg for arg in command.args if arg[:1] != "-"] or [""]
-    if command.name != "chmod" or not opens_to_all(mode):
-        return
+    kinds = opened_by(command.name, mode)
     whole = any(_recurses(arg) for arg in command.args)
-    for target in targets[:_MOST_OPENED]:
+    for target in targets[:_MOST_OPENED] if kinds else ():
         place = place_of(target)
-        if place is not None and (place.resource in _OWNED or (whole and place.resource == "public-place")):
+        if place is not None and (place.resource in kinds or is_system_secret(target)):
             yield Did("expose", place.resource, "all" if whole else "one", (target,))
+        elif place is not None and place.resource == "public-place" and whole and opens_to_all(mode):
+            yield Did("expose", place.resource, "all", (target,))
 
 
 def _widened(arg: str) -> str:

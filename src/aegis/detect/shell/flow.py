@@ -58,7 +58,7 @@ def pipeline(stages: list[Command]) -> list[Signalled]:
             if decoded:
                 found.append(("shell.encoded", shown))
         sends = name in SENDERS and (name != "openssl" or not _TALKS.isdisjoint(command.args))
-        if secret and sends and name != "ssh":
+        if secret and ((sends and name != "ssh") or (command.stage and _TELLS.search(command.text) is not None)):
             found.append(("shell.sends-secret", shown))
         fetchers += [command] if name in FETCHERS else []
         fetched = fetched or name in _BRINGS or "s_client" in command.args
@@ -312,6 +312,11 @@ def decodes(command: Command) -> bool:
 
 
 def substitutions(commands: list[Command]) -> list[Signalled]:
+    """What runs what a command inside of it fetched or decoded, and what tells others the secrets that one printed."""
+    return [*_runs_inserted(commands), *_tells_inserted(commands)]
+
+
+def _runs_inserted(commands: list[Command]) -> list[Signalled]:
     """`bash <(curl ...)`, `sh -c "$(curl ...)"`, `eval "$(... | base64 -d)"`."""
     fetches = any(command.inside and command.name.lower() in _BRINGS for command in commands)
     decoded = any(command.inside and decodes(command) for command in commands)
@@ -327,6 +332,35 @@ def substitutions(commands: list[Command]) -> list[Signalled]:
             if given:
                 return [(_installs(within) if fetches else "shell.encoded", command.text[:80])]
     return []
+
+
+def _tells_inserted(commands: list[Command]) -> list[Signalled]:
+    """`gh issue create --body "$(env)"`, `curl -d "$(cat ~/.aws/credentials)"`."""
+    secrets = [one.text for one in commands if one.inside and prints_secret(one)]
+    for command in commands if secrets else ():
+        if (command.name in SENDERS and command.name not in _CLOSED) or _TELLS.search(command.text) is not None:
+            for before, arg in pairwise(("", *command.args)):
+                held = next((one for one in secrets if any(f"{sign}{one}" in arg for sign in "(`")), "")
+                proves = held not in ("env", "printenv") and _PROVES.search(f"{before} {arg}") is not None
+                if held and not proves and _PICKED.search(arg.partition(held)[2]) is None:
+                    return [("shell.sends-secret", command.text[:80])]
+    return []
+
+
+_CLOSED: Final = frozenset({"openssl", "ssh"})  # which are given what proves who calls
+_PROVES: Final = Lazy(
+    r"(?i)^(?:-H|-u|-p|--header|--user|--oauth2-bearer|--cert|--key|--password)\s|^\S*\s(?:--?(?:header|user|password|token)\b|authorization\b|x-[\w-]+|private-token\b)"
+)
+# What picks some of what was printed, or counts it.
+_PICKED: Final = Lazy(
+    r"^\s*\|\s*(?:e?grep\s+(?:-[oE]+\s+)?-?[\"']?\^?[A-Za-z_]*(?:VERSION|NODE|CI|LANG|PATH|RUNNER|GITHUB_S|OS)|wc|cut\s+-d=\s+-f\s*1|\w*sum)\b"
+)
+# What puts a text where others read it: a forge, a log of versions, a tracker, a chat, a queue.
+_TELLS: Final = Lazy(
+    r"^(?:gh|glab|hub|tea)\s(?:.*\s)?(?:issue|pr|mr|gist|release|discussion|snippet|note|api)\s|^(?:git|hg|svn|jj)\s(?:.*\s)?(?:commit|tag|notes)\s|"
+    r"^(?:jira|acli|linear|slack\w*|discord\w*|telegram\w*|ntfy|toot|twurl|confluence|notion|matrix-commander|signal-cli)\s|"
+    r"^aws\s+(?:sns|ses\w*|sqs)\s|^gcloud\s+pubsub\s"
+)
 
 
 _READ_FIRST: Final = frozenset({"BASH_ENV", "ENV", "PYTHONSTARTUP", "PERL5DB"})

@@ -122,9 +122,9 @@ _PUT_IN: Final = frozenset({"newstr", "newstring", "newtext", "replace", "replac
 
 def _is_filled(value: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a path names only what the call gives beside it: `/users/{id}` with `{"path_params": {"id": 7}}`."""
-    if _OWN_PATH.match(value) is None or "$" in value or "{{" in value or "<" in value:
+    if _OWN_PATH.match(value.partition(" ")[2] or value) is None or "$" in value or "{{" in value or "<" in value:
         return False
-    given = [inner for inner in arguments.values() if isinstance(inner, dict)]
+    given = [arguments, *(inner for inner in arguments.values() if isinstance(inner, dict))]
     names = [match.group(1) for match in _NAMED_IN_BRACES.finditer(value)]
     return bool(names) and all(
         any(inner.get(name) not in (None, "") and "{" not in str(inner.get(name)) for inner in given) for name in names
