@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.followed import WITHIN, FollowedValue
-from aegis.detect.languages.syntax import called, canonical, text_of, unwrapped
+from aegis.detect.languages.syntax import BY_WORD, called, canonical, text_of, unwrapped
 
 
 class BoundName(NamedTuple):
@@ -453,7 +453,7 @@ def member_of(held: Node, name: str) -> Node | None:
 
 # Calls and assignments by their sides
 
-_NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
+_NAMELESS: Final = BY_WORD | {"object_creation_expression"}
 _SINGLE: Final = frozenset({"expression_list", "variable_declaration"})
 
 

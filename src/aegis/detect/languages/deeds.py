@@ -42,7 +42,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to, with_variables
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to, started_by_members, with_variables
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -71,8 +71,8 @@ _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
 )
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
-_STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
-_GIVEN: Final = ("arguments", "Arguments")
+_FROM_AFAR: Final = Lazy(r"^(?:https?|ftp)://")
+_FROM_HERE: Final = ("://localhost", "://127.", "://[::1]")
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 
 
@@ -390,7 +390,7 @@ class _Program:
         return path if is_full or not self._folder else f"{self._folder.rstrip('/')}/{path}"
 
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
-        path = self._from_here(path.removeprefix("file://"))
+        path = self._from_here(path.removeprefix("file://").rstrip("\0"))
         if verb == "hide":  # what is opened to be written anew is emptied first
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
@@ -433,33 +433,19 @@ class _Program:
         before[1][value] = None
         self._found[verb, resource] = (wider, before[1], before[2] if wider == before[0] else shown)
 
-    def _start(self, owner: Node, scope: NameScope) -> None:
-        """Take a program that the members of a value name, and its arguments: `task.launchPath`, `info.FileName`."""
-        name = text_of(owner)
-        made = scope.value(owner)
-        for program in (made.member("FileName"), *made.items[:1], made) if made.members or made.known else ():
-            if program.known:
-                listed = FollowedValue(
-                    (), (*made.member("ArgumentList").items, *scope.named(f"{name}.ArgumentList").items)
-                )
-                for line in started("split", [program], listed if listed.items else made.member("Arguments")):
-                    self._command(line)
-                break
-        for prefix in (name, f"{name}.StartInfo"):
-            told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
-            given = [scope.value(one.value) for member in _GIVEN for one in scope.bounds_of(f"{prefix}.{member}")]
-            for program in told[:1]:
-                for line in started("split", [program], given[0] if given else UNKNOWN):
-                    self._command(line)
-
     def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
         plain = [one for one in parts.arguments if one.type not in KEYWORDS]
         first = entry.of[0]
         if first == RECEIVER:
             plain, first = [] if parts.receiver is None else [parts.receiver], 0
         if entry.runs == "started":
-            if first < len(plain):
-                self._start(plain[first], scope)
+            for owner in plain[first : first + 1]:
+                for line in started_by_members(owner, scope):
+                    self._command(line)
+            return
+        if entry.runs == "file":
+            for text in (text for one in plain[first : first + 1] for text in scope.value(one).known):
+                self._load(text)
             return
         if first >= len(plain):
             told = [keyword(parts, (name,)) for name in entry.keywords]
@@ -498,3 +484,10 @@ class _Program:
         if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
+
+    def _load(self, path: str) -> None:
+        """Take a file of code that the program runs in itself: from an address, or one that it has just brought."""
+        brought = any(one in self._brought for one in (path, path.removeprefix("./"), f"{path}.rb"))
+        from_afar = _FROM_AFAR.match(path) is not None and not any(host in path for host in _FROM_HERE)
+        if from_afar or (brought and FETCHES.search(self._text())):
+            self._found.setdefault(("receive", "program"), ("one", {path: None}, path[:_SHOWN]))

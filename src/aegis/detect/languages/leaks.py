@@ -7,13 +7,15 @@ public drop or to a machine that has a number and no name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import re2
 
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.languages.aliases import Assignment, CodeCall
 from aegis.detect.languages.followed import HOLE
 from aegis.detect.quick import one_of
 from aegis.detect.resources import builtin_resources, host_place
@@ -88,7 +90,7 @@ _ASKS_NAME: Final = Lazy(
 _IN_NAME: Final = Lazy(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
 _POSTS: Final = Lazy(
     r"(?:^|[.:])(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|(?:post|put)(?:asjson)?async|post_form|postform|"
-    r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
+    r"curl_setopt(?:_array)?|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
 _GETS: Final = Lazy(
     r"(?:^|[.:])(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios|readtext|readbytes)$"
@@ -251,6 +253,11 @@ _PRIVATE_COLUMNS: Final = Lazy(
 )
 _ASKS_ROWS: Final = Lazy(r"(?i)[\"'`]\s*select\s")
 _HANDS_OUT: Final = Lazy(r"(?i)\bfiles_?upload\w*\s*\(|chat[._]?postMessage|\bftp\w*(?:->|\.)(?:put|stor\w*)\s*\(")
+# Objects of the management of Windows: copies of volumes that are deleted, subscriptions to events that are made.
+_SHADOWS: Final = Lazy(r"(?i)win32_shadowcopy")
+_ENDS_OBJECT: Final = Lazy(r"(?i)\.delete_?\(|->delete|delete_?object|[\"']Delete[\"']|deleteinstance")
+_SUBSCRIBES: Final = Lazy(r"__EventFilter|(?:CommandLine|ActiveScript)EventConsumer|__FilterToConsumerBinding")
+_PUTS_OBJECT: Final = Lazy(r"(?i)\.put_?\(|createinstance|spawninstance_|putinstance|->put")
 # The settings of a guard against harmful programs, and what switches one of them off.
 _OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
 _SWITCHES_OFF: Final = Lazy(
@@ -302,6 +309,10 @@ def told_together(
         and (_HANDS_OUT.search(text) or (_SENDS_OUT.search(text) and _ELSEWHERE.search(text)))
     ):
         found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
+    if _SHADOWS.search(text) and _ENDS_OBJECT.search(text):
+        found.append(ResourceEffect("delete", "backup", "all", (), "", text[:_SHOWN]))
+    if _SUBSCRIBES.search(text) and _PUTS_OBJECT.search(text):
+        found.append(ResourceEffect("persist", "task", "one", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
     if _READS_JENKINS.search(text) and _IN_CLEAR.search(text):
@@ -343,15 +354,61 @@ _DUPLICATES: Final = Lazy(
 _CONNECTS: Final = Lazy(
     r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
 )
-# Lines that another machine sends, and what runs a line: of Perl, Ruby and PHP.
-_FROM_SOCKET: Final = Lazy(
-    r"(?s)IO::Socket\S{0,12}->new.*<\$\w+>|TCPSocket\.(?:new|open).*\.(?:gets|readline|recv|read)\b|"
-    r"(?:fsockopen|stream_socket_client)\s*\(.*\b(?:fgets|fread|stream_get_line)\s*\("
+_SHELL: Final = r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell"
+# What another machine sends over a connection, by the names that hold it, and what runs it.
+_CONNECTION: Final = Lazy(
+    r"socket\.(?:socket|create_connection|connect|tcp)\b|open_connection\(|\bnet\.(?:connect|createConnection|Dial\w*|Listen\w*)\b|"
+    r"new\s+net\.Socket|TCPSocket|TCPServer|IO::Socket|fsockopen|stream_socket_(?:client|server)|\b(?:new\s+)?(?:Server)?Socket\(|TcpClient|TcpListener|"
+    r"TcpStream|WebSocket\w*[(.]|websockets?\.\w*connect|create_connection\(|\bsockets\.connect\("
 )
-_RUNS_LINE: Final = Lazy(
-    r"\bqx\s*[{(/\[]\s*\$\w+|`\s*(?:\$\w+|#\{)|%x[({\[]\s*#\{|\b(?:system|exec|popen|shell_exec|passthru|proc_open)\s*\(?\s*\$?[a-z]\w*\s*[,).;\n]"
+_OF_PLACE: Final = Lazy(
+    r"(?i)getsockname|fileno|local_?port|local_?addr|\.address\(|getport\(|connect_ex|\.addr\b|setsockopt"
 )
-SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
+_GIVES_EACH: Final = Lazy(
+    r"\bfor(?:each|\s+await)?\s*\(?\s*(?:(?:const|let|var|my|auto|final|[Ss]tring)\s+)?(\$?\w+)\s+(?:in|of|:)\s+([^\n{]{1,120})|"
+    r"([^\n;]{1,160})\.(?:on|once|addListener|addEventListener)\(\s*['\"](?:data|line|message)['\"]\s*,\s*(?:async\s*)?"
+    r"(?:function\s*\w*\s*)?\(?\s*(\w+)|"
+    r"([^\n;]{1,160})\.(?:forEachLine|forEach|each_line|each|foreach|for_each)\s*[({]\s*\|?\(?\s*(\w+)\s*(?:->|=>|\||\))|"
+    r"(while\s*\(\s*<\$\w+>\s*\))"
+)
+_RUNS_SENT: Final = Lazy(
+    r"^(?:os\.(?:system|popen|exec\w+|spawn\w+|execute)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:asyncio\.)?create_subprocess_\w+|"
+    r"(?:\w+\.)?(?:execsync|spawn|spawnsync|execfile|execfilesync)|(?:child_process|cp|kernel|shelljs)\.(?:exec|system)|exec|system|popen|"
+    r"io\.popen|shell_exec|passthru|proc_open|open3\.\w+|.*\bexec\.command(?:context)?|.*processbuilder|.*getruntime\(\)\.exec|.*process\.start|"
+    r".*processstartinfo|.*\.args?|eval|function|builtins\.(?:exec|eval)|vm\.run\w+|instance_eval|loadstring|load|subshell|shell_command|command_string)$"
+)
+_LITERALS: Final = Lazy(r"\"[^\"\n{}$\\]{0,200}\"|'[^'\n{}$\\]{0,200}'")  # with nothing put in
+_HELD: Final = Lazy(r"\$?[A-Za-z_]\w*")
+_SHELLS_OUT: Final = Lazy(rf"{_SHELL}|shell=True|^(?:`|%x|qx)")
+_ROUNDS: Final = 3  # in which names that are given each other are followed
+_MOST_TOLD: Final = 400
+
+
+def runs_sent(text: str, assigned: Sequence[Assignment], calls: Sequence[CodeCall]) -> Iterator[tuple[str, str]]:
+    """Return the signal of each call that runs what another machine sends over a connection of the text."""
+    if _CONNECTION.search(text) is None:
+        return
+    given = [(one.name, one.value) for one in assigned[:_MOST_TOLD]]
+    for match in islice(_GIVES_EACH.finditer(text), _MOST_TOLD):
+        loop, looped, owner, heard, lines, line, topic = match.groups()
+        given.append((loop or heard or line or "$_", looped or owner or lines or topic))
+    held: set[str] = set()
+    for name, value in given * _ROUNDS:
+        if _OF_PLACE.search(value) is None and (_CONNECTION.search(value) or not held.isdisjoint(_names(value))):
+            held.update(_names(name))
+    for call in calls:
+        if _RUNS_SENT.search(call.name) is not None and not held.isdisjoint(_names(call.arguments)):
+            first = _names(call.arguments.partition(",")[0])
+            if _SHELLS_OUT.search(call.text) is not None or not held.isdisjoint(first):
+                yield "code.runs-fetched", call.text[:_SHOWN]
+
+
+def _names(text: str) -> set[str]:
+    """The names in a piece of code, without the words of its literals."""
+    return set(_HELD.findall(_LITERALS.sub("''", text)))
+
+
+SHELL_NAME: Final = Lazy(_SHELL)
 _FORK: Final = Lazy(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -364,7 +421,5 @@ def signals_together(text: str) -> Iterator[tuple[str, str]]:
         yield "code.escapes", shown
     if _CONNECTS.search(text) and SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
         yield "code.reverse", shown
-    if _FROM_SOCKET.search(text) and _RUNS_LINE.search(text):
-        yield "code.runs-fetched", shown
     if _FORK.search(text):
         yield "code.destroys", shown

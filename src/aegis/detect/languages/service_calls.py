@@ -21,7 +21,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import called_name, defaults, rest_of
 from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
-from aegis.detect.languages.made import NAMED, named_arguments
+from aegis.detect.languages.made import NAMED, named_arguments, started
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, member_parts, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
@@ -280,6 +280,26 @@ def with_variables(line: str, parts: Called, scope: NameScope) -> str:
 
 
 _MOST_VARIABLES: Final = 8
+
+
+_STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
+_ARGUMENTS: Final = ("arguments", "Arguments")
+
+
+def started_by_members(owner: Node, scope: NameScope) -> Iterator[str]:
+    """The command lines that the members of a value name, with arguments: `task.launchPath`, `info.FileName`."""
+    name = text_of(owner)
+    made = scope.value(owner)
+    for program in (made.member("FileName"), *made.items[:1], made) if made.members or made.known else ():
+        if program.known:
+            listed = FollowedValue((), (*made.member("ArgumentList").items, *scope.named(f"{name}.ArgumentList").items))
+            yield from started("split", [program], listed if listed.items else made.member("Arguments"))
+            break
+    for prefix in (name, f"{name}.StartInfo"):
+        told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
+        given = [scope.value(one.value) for member in _ARGUMENTS for one in scope.bounds_of(f"{prefix}.{member}")]
+        for program in told[:1]:
+            yield from started("split", [program], given[0] if given else UNKNOWN)
 
 
 class ServiceCalls:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -78,7 +77,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "perl": _Spoken(
         "tree_sitter_perl", "language",
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
-        " (func1op_call_expression) (command_string) (eval_expression)] @call"
+        " (func1op_call_expression) (command_string) (eval_expression) (require_expression)] @call"
         " [(assignment_expression) (use_statement)] @assign (for_statement) @loop"
         " (subroutine_declaration_statement) @function"
         " [(conditional_statement) (postfix_conditional_expression)] @branch",
@@ -237,14 +236,7 @@ def _capsule(address: int) -> object:
     return capsule
 
 
-# What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
-_SHELL_LINE: Final = Lazy(r"(?m)^[ \t]*(?:\w+\s*=\s*)?!{1,2}[ \t]*([^\s=].*)$")
 _SPAN: Final = Lazy(r"([\[(]\d{1,4})\.\.")  # that the grammar of Perl reads as a number with a point: `@parts[0..2]`
-_SCRIPT_CELL: Final = Lazy(r"(?s)\A\s*%%(?:bash|sh|zsh|script\s+\S+|!)[^\n]*\n(.*)\z")
-
-
-def _told_shell(match: Any) -> str:
-    return f"get_ipython().system({json.dumps(match.group(1))})"
 
 
 def spelled(text: str, language: CodeLanguage) -> str:
@@ -254,9 +246,6 @@ def spelled(text: str, language: CodeLanguage) -> str:
         text = str(pattern.sub(other, text))
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
-    if language == "python" and ("!" in text or "%%" in text):
-        text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
-        return str(_SHELL_LINE.sub(_told_shell, text))
     if language == "perl":
         return str(_SPAN.sub(r"\1 ..", text))
     if language == "csharp":
@@ -362,7 +351,10 @@ _CREATED: Final = frozenset({"new_expression", "object_creation_expression"})
 _WRAPPED: Final = frozenset({"argument", "literal_element", "expression_list", "array_element_initializer"})
 _LISTED: Final = frozenset({"list_expression", "parenthesized_expression"})
 _COMMENTS: Final = frozenset({"comment", "line_comment", "block_comment"})
-_ONE_ARGUMENT: Final = "func1op_call_expression"  # a call of Perl whose name is a word of the language
+BY_WORD: Final = frozenset({
+    "func1op_call_expression", "eval_expression", "include_expression", "include_once_expression",
+    "require_expression", "require_once_expression",
+})  # fmt: skip
 SHELLS_OUT: Final = frozenset({"subshell", "shell_command_expression", "command_string"})
 
 
@@ -374,9 +366,7 @@ def called(node: Node) -> Called:
         None,
     )
     created = node.type in _CREATED
-    if node.type == "eval_expression":
-        return Called(None, "eval", arguments_of(node))
-    if node.type == _ONE_ARGUMENT:
+    if node.type in BY_WORD:
         return Called(None, text_of(node.children[0]), arguments_of(node))
     if function is None and created and node.named_child_count:
         function = node.named_children[0]
@@ -421,7 +411,7 @@ def sign_between(node: Node, left: Node, right: Node) -> str:
 def arguments_of(node: Node) -> tuple[Node, ...]:
     """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
     listed = node.child_by_field_name("arguments")
-    if node.type in ("eval_expression", _ONE_ARGUMENT):
+    if node.type in BY_WORD:
         return tuple(node.named_children)
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)
