@@ -31,9 +31,11 @@ from aegis.detect.languages.requests import (
     called_so,
     cloud_command,
     cloud_operations,
+    cluster_operation,
     ends_of,
     handed_names,
     is_empty,
+    is_for_tests,
     is_grave,
     looked_up,
     only_asks,
@@ -66,6 +68,7 @@ _ENTERS: Final = frozenset({
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
+_STORED: Final = frozenset({"database", "table", "record"})
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
@@ -247,6 +250,8 @@ class _Program:
 
     def _operation(self, name: str) -> str | None:
         """The command line of a cloud's operation: a name of three words is nothing else's, a shorter one may be."""
+        if (asked := cluster_operation(name.lower())) is not None and "ubernetes" in self._text():
+            return asked
         words = cloud_operations().get(squashed(name.lower()))
         return words if words is not None and (words.count("-") > 1 or self._is_of_cloud) else None
 
@@ -292,6 +297,8 @@ class _Program:
         if entry.registry and self._writes_key(entry, parts, shown):
             return
         if entry.resource is not None:
+            if entry.does == "delete" and entry.resource in _STORED and is_for_tests(self._text()):
+                return
             values = [text for place in entry.of for text in self._argument(parts, place, entry).known]
             if entry.everything:
                 if any(value in entry.everything for value in values):

@@ -72,6 +72,7 @@ _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _CAPITAL_NAME: Final = Lazy(r"\b([A-Z]\w{2,20})\s*:\s*")  # of a member that no quotes stand around
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
+_LONGEST_DRY: Final = 20
 _MOST_OWNED: Final = 8  # members of a name that are looked at
 
 
@@ -82,7 +83,26 @@ def is_grave(statement: str, text: Callable[[], str]) -> bool:
     """
     if _GRAVE_STATEMENT.search(statement) is not None:
         return not _is_spared(statement, text())
-    return _GRAVE_ON_SERVER.search(statement) is not None and _ASKS_SERVER.search(text()) is not None
+    on_server = _GRAVE_ON_SERVER.search(statement) is not None and _ASKS_SERVER.search(text()) is not None
+    return on_server and not is_for_tests(text())
+
+
+def is_for_tests(text: str) -> bool:
+    """Whether all that a program asks is in memory, or a database near by that was made to be thrown away."""
+    if _IN_MEMORY.search(text) is not None and _CONNECTS.search(text) is None:
+        return True
+    told = [match.groups() for match in _BASES.finditer(text)]
+    names = [next(filter(None, groups)) for groups in told]
+    thrown = bool(names) and all((name.isdecimal() and name != "0") or is_throwaway(name) for name in names)
+    hosts = {match.group(1).lower() for match in _HOSTS.finditer(text)}
+    return thrown and hosts <= _NEAR_BY and (bool(hosts) or any(groups[2] for groups in told))
+
+
+# The databases that a program names: by a setting, in an address, as an option.
+_BASES: Final = Lazy(
+    r"(?i)(?:\bdb_?name|\bdatabase|\bdb|initial catalog)[\"']?\s*(?:=>?\s*[\"']?|:\s+[\"']?|:[\"'])([\w-]{1,63})|"
+    r"(?:postgres\w*|mysql\w*|mariadb|mongodb|rediss?)(?:\+\w+)?://[^\s\"'`/]{1,120}/([\w-]{1,63})|--(?:database|env)[\"']?\s*(?:=>?|,)\s*[\"']([\w-]{1,63})"
+)
 
 
 def _is_spared(statement: str, text: str) -> bool:
@@ -99,7 +119,7 @@ _DROPS: Final = Lazy(
 )
 _HOSTS: Final = Lazy(r"(?i)(?:\bhost(?:name)?[\"']?\s*(?:=>?|:)\s*[\"']?|://(?:[^\s/@\"']{1,80}@)?)([\w.-]{1,100})")
 _NEAR_BY: Final = frozenset({"localhost", "127.0.0.1"})
-_IN_MEMORY: Final = Lazy(r"(?i)['\"](?:(?:sqlite|file):)?:memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
+_IN_MEMORY: Final = Lazy(r"(?i):memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
 _CONNECTS: Final = Lazy(
     r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|\b(?:environ|getenv)\b|process\.env|\bENV\[|"
     r"\.(?:db|sqlite3?)['\"]"
@@ -145,8 +165,29 @@ def cloud_operations() -> Mapping[str, str]:
 _OF_RESOURCES: Final = {"authorizeingress": "authorizesecuritygroupingress"}
 
 
+# The kinds of things of a cluster, as the names of its libraries have them, whose deletion its command line judges.
+_OF_CLUSTER: Final = Lazy(
+    r"^delete(collection)?(?:namespaced)?(persistentvolumeclaim|persistentvolume|secret|configmap|deployment|statefulset|"
+    r"daemonset|namespace|node|customresourcedefinition|clusterrole|clusterrolebinding|service|ingress|cronjob|job|pod|"
+    r"replicaset|networkpolicy|storageclass|serviceaccount)(?:withhttpmessages)?$"
+)
+
+
+def cluster_operation(name: str) -> str | None:
+    """The command line that asks a cluster what an operation of its libraries asks: `deleteNamespacedPod`."""
+    match = _OF_CLUSTER.match(squashed(name)) if name.startswith("delete") else None
+    return None if match is None else f"kubectl delete {match.group(2)}{' --all' if match.group(1) else ''}"
+
+
 def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> str:
     """The command line of a request: each member of it as the option of the same name."""
+    if words.startswith("kubectl"):
+        plain = [one for one in arguments if one.type not in ("keyword_argument", "named_argument", "object")]
+        names = [(*scope.value(one).known, "VALUE")[0] for one in plain[:1]]
+        tried = any("dry" in text_of(one)[:_LONGEST_DRY] for one in arguments)
+        return " ".join(
+            [words, *(["-n"] if "--all" in words else []), *names, *(["--dry-run=server"] if tried else [])]
+        )
     pairs: list[Node] = []
     for argument in arguments:
         if argument.type in ("keyword_argument", "named_argument", "pair"):

@@ -177,12 +177,13 @@ _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
 _SETTER: Final = Lazy(r"^set([A-Z]\w{2,40})$")
 _LONGEST_OWNER: Final = 120
+_OF_PROCESSES: Final = frozenset({"subprocess", "sp", "child_process", "cp", "asyncio", "Open3"})  # that ask nobody
 _MOST_WORDS: Final = 4  # of what a method is called on
 
 
 def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> LibraryCall | None:
     """A method of a library that is called with named arguments; `None` for every other call."""
-    if parts.receiver is None:
+    if parts.receiver is None or text_of(parts.receiver) in _OF_PROCESSES:
         return None
     owner = [match.group() for match in _WORD.finditer(_GIVEN.sub("", text_of(parts.receiver)[-_LONGEST_OWNER:]))]
     tool = "_".join([*owner[-_MOST_WORDS:], parts.name])
@@ -269,16 +270,18 @@ _SET_BY: Final = ("os.environ[{}]", "process.env.{}", "ENV[{}]")
 def with_variables(line: str, parts: Called, scope: NameScope) -> str:
     """What stands before a command line where the program sets the variables that are named in it."""
     names, found = dict.fromkeys(match.group(1) for match in _VARIABLE.finditer(line)), ""
-    objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash")] if names else []
+    objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash", "dictionary")]
     objects += [one.member("env") for one in objects]
-    objects += [value for name, value in named_arguments(parts, scope) if name == "env"] if names else []
-    for name in islice(names, _MOST_VARIABLES):
+    objects += [value for name, value in named_arguments(parts, scope) if name == "env"]
+    for name in (*islice(names, _MOST_VARIABLES), *_DATABASES):
         values = [*(one.member(name) for one in objects), *(scope.named(key.format(name)) for key in _SET_BY)]
         known = next((text for one in values for text in one.known if HOLE not in text), None)
-        found += "" if known is None else f"{name}={shlex.quote(known)}\n"
+        behind = " " if name in _DATABASES else "\n"
+        found += "" if known is None else f"{name}={shlex.quote(known)}{behind}"
     return found
 
 
+_DATABASES: Final = ("DATABASE_URL",)  # that programs read which the line does not name
 _MOST_VARIABLES: Final = 8
 
 

@@ -197,7 +197,7 @@ _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
     "groovy": "groovy", "jenkins": "groovy", "wp": "php", "js": "javascript", "mjs": "javascript", "zx": "javascript",
-    "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "fsharp": "csharp", "jl": "julia",
+    "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
