@@ -195,15 +195,8 @@ _HANDED_ON: Final = Lazy(
     r"^\(\s*&(?:Kernel\.)?method\(\s*:(?:instance_)?eval\)"
 )
 _HAND_ON: Final = (
-    ".then",
-    "map",
-    "call_user_func",
-    "call_user_func_array",
-    "array_walk",
-    "array_filter",
-    "filter",
-    "each",
-)
+    ".then", "map", "call_user_func", "call_user_func_array", "array_walk", "array_filter", "filter", "each",
+)  # fmt: skip
 _PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16

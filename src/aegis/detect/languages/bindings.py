@@ -324,17 +324,10 @@ def results_of(function: Node) -> FunctionResults:
 _BODIES: Final = frozenset({"body_statement", "block", "block_body"})
 _RETURNS: Final = frozenset({"return_statement", "return", "return_expression"})
 _YIELDS: Final = frozenset({"yield", "yield_expression", "yield_statement"})
-_LAST_COUNTS: Final = frozenset(
-    {
-        "method",
-        "singleton_method",
-        "lambda",
-        "block",
-        "do_block",
-        "subroutine_declaration_statement",
-        "anonymous_subroutine_expression",
-    }
-)
+_LAST_COUNTS: Final = frozenset({
+    "method", "singleton_method", "lambda", "block", "do_block", "subroutine_declaration_statement",
+    "anonymous_subroutine_expression",
+})  # fmt: skip
 _STATEMENTS: Final = frozenset({
     "if_statement", "else_clause", "elif_clause", "else_if_clause", "if", "if_modifier", "unless_modifier", "then",
     "else", "case", "when", "do", "switch_statement", "switch_body", "switch_block", "switch_section", "switch_case",

@@ -123,65 +123,41 @@ _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
 _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
-    (
-        "rust",
-        r"(?m)\bfn\s+main\s*\(\s*\)\s*(?:->|\{)|^\s*use\s+std::|\blet\s+mut\s|\bprintln!\(|\bstd::(?:fs|process|env|path|net)::",
-    ),
-    (
-        "kotlin",
-        r"(?m)\bfun\s+\w+\s*\([^)]*\)\s*(?:[:={]|$)|^\s*import\s+(?:java|kotlin|okhttp3|io\.ktor|android)[\w.]*(?:\.\*)?\s*$|\b(?:mutable)?(?:[lL]ist|[mM]ap|[sS]et)Of\(",
-    ),
+    ("rust",
+     r"(?m)\bfn\s+main\s*\(\s*\)\s*(?:->|\{)|^\s*use\s+std::|\blet\s+mut\s|\bprintln!\(|\bstd::(?:fs|process|env|path|net)::"),
+    ("kotlin",
+     r"(?m)\bfun\s+\w+\s*\([^)]*\)\s*(?:[:={]|$)|^\s*import\s+(?:java|kotlin|okhttp3|io\.ktor|android)[\w.]*(?:\.\*)?\s*$|\b(?:mutable)?(?:[lL]ist|[mM]ap|[sS]et)Of\("),
     ("scala", r"(?m)\bobject\s+\w+\s+extends\s+App\b|^\s*import\s+(?:scala|sys)\.[\w.{}, ]*_?\s*$|\bdef\s+main\(args:"),
-    (
-        "swift",
-        r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b",
-    ),
+    ("swift",
+     r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b"),
     ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen|redis\.p?call)\s*\("),
-    (
-        "julia",
-        r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\(homedir\(\),\s*\"[^)]*\);\s*recursive|\bccall\(:|\brun\(`",
-    ),
+    ("julia",
+     r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\(homedir\(\),\s*\"[^)]*\);\s*recursive|\bccall\(:|\brun\(`"),
     ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|^\s*\w+(?:,\s*\w+)*\s*:=\s*\w+\.\w+\("),
-    (
-        "csharp",
-        r"(?m)^\s*using\s+(?:static\s+)?[A-Za-z][\w.]*;|\bConsole\.Write|\bnamespace\s+[A-Z][\w.]*\s*[{;]|\bstring\[\]\s+\w+\s*=",
-    ),
-    (
-        "java",
-        r"(?m)^\s*import\s+(?:static\s+)?java[x]?\.|\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\s|System\.out\.print|"
-        r"\bRuntime\.getRuntime\(\)|\bFiles\.\w+\(\s*Paths?\.",
-    ),
-    (
-        "perl",
-        r"(?m)^#!.*\bperl\b|^\s*use\s+(?:strict|warnings|File::\w+)\b|\bmy\s+[$@%]\w+|\bunlink\s+[\"'$]|^\s*use\s+[A-Z]\w*(?:::\w+)*(?:\s+qw\b|\s*;)|^\s*sub\s+\w+\s*\{",
-    ),
-    (
-        "python",
-        r"(?m)^\s*(?:import\s+\w[\w., ]*$|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)",
-    ),
+    ("csharp",
+     r"(?m)^\s*using\s+(?:static\s+)?[A-Za-z][\w.]*;|\bConsole\.Write|\bnamespace\s+[A-Z][\w.]*\s*[{;]|\bstring\[\]\s+\w+\s*="),
+    ("java",
+     r"(?m)^\s*import\s+(?:static\s+)?java[x]?\.|\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\s|System\.out\.print|"
+     r"\bRuntime\.getRuntime\(\)|\bFiles\.\w+\(\s*Paths?\."),
+    ("perl",
+     r"(?m)^#!.*\bperl\b|^\s*use\s+(?:strict|warnings|File::\w+)\b|\bmy\s+[$@%]\w+|\bunlink\s+[\"'$]|^\s*use\s+[A-Z]\w*(?:::\w+)*(?:\s+qw\b|\s*;)|^\s*sub\s+\w+\s*\{"),
+    ("python",
+     r"(?m)^\s*(?:import\s+\w[\w., ]*$|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)"),
     ("php", r"<\?|\$\w+->\w|\bforeach\s*\([^()]{1,80}\s+as\s+\$|\w::class\b"),
-    (
-        "r",
-        r"(?m)\w\s*<-\s*(?:function\s*\(|c\(|[\w.\"'])|^\s*library\([\w.\"']+\)|\b(?:file\.path|Sys\.getenv|file\.remove|paste0|system2|download\.file)\(",
-    ),
-    (
-        "ruby",
-        r"(?m)^#!.*\bruby\b|^\s*require\s+['\"]|^\s*def\s+\w+[?!]?\s*(?:\(|$)|\bFileUtils\.|\bputs\s|\bdo\s*\|\w+\||[({]\s*\|\w+(?:,\s*\w+)*\||\(&:\w|"
-        r"\bend\s*$|\bFile\.(?:delete|write|read|open|unlink|join)\b",
-    ),
+    ("r",
+     r"(?m)\w\s*<-\s*(?:function\s*\(|c\(|[\w.\"'])|^\s*library\([\w.\"']+\)|\b(?:file\.path|Sys\.getenv|file\.remove|paste0|system2|download\.file)\("),
+    ("ruby",
+     r"(?m)^#!.*\bruby\b|^\s*require\s+['\"]|^\s*def\s+\w+[?!]?\s*(?:\(|$)|\bFileUtils\.|\bputs\s|\bdo\s*\|\w+\||[({]\s*\|\w+(?:,\s*\w+)*\||\(&:\w|"
+     r"\bend\s*$|\bFile\.(?:delete|write|read|open|unlink|join)\b"),
     ("php", r"(?m)^\s*\$\w+\s*=\s*[^=~\s]"),
-    (
-        "typescript",
-        r"(?m)\b(?:const|let|var)\s+\w+\s*:\s*[A-Za-z]|^\s*(?:export\s+)?(?:interface|type|enum)\s+[A-Z]\w*|"
-        r"\bimport\s+type\b|\)\s*:\s*(?:Promise<|void\b|string\b)",
-    ),
-    (
-        "javascript",
-        r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
-        r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]",
-    ),
+    ("typescript",
+     r"(?m)\b(?:const|let|var)\s+\w+\s*:\s*[A-Za-z]|^\s*(?:export\s+)?(?:interface|type|enum)\s+[A-Z]\w*|"
+     r"\bimport\s+type\b|\)\s*:\s*(?:Promise<|void\b|string\b)"),
+    ("javascript",
+     r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
+     r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]"),
     ("php", r"(?i)\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"),
-)
+)  # fmt: skip
 _TOLD: Final = tuple((language, Lazy(pattern)) for language, pattern in _SHOWN)
 _OF_SHELLS: Final = [pattern for language, pattern in _TOLD if language == "php"][1:]  # that scripts of shells hold too
 _HINTS: Final[Mapping[str, CodeLanguage]] = {
