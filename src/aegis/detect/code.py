@@ -123,7 +123,7 @@ _STARTS: Final = Lazy(
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
     r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
-    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
+    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|worker|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
@@ -144,7 +144,7 @@ _CONNECTION: Final = Lazy(
 )
 _FETCHED: Final = Lazy(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w]|\b(?:window|globalThis|global|self)\.)fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
-    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
+    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|pycurl\.Curl|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
     r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|\.getresponse\s*\(|\.request\s*\(\s*['\"](?:GET|POST)['\"]\s*,|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
@@ -185,7 +185,7 @@ _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)
 _COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
     r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
-    r"(?:\.then\(|\.on\(\s*['\"]data['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?\s*(?:=>)?\s*\{?\s*(?:return\s+)?"
+    r"WRITEDATA\s*,\s*(\w+)|(?:\.then\(|\.on\(\s*['\"]data['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?\s*(?:=>)?\s*\{?\s*(?:return\s+)?"
     r"(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 # What runs a text, handed to whatever holds one: `fetch(url).then(r => r.text()).then(eval)`.
@@ -240,9 +240,9 @@ def analyse_code(
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
     kinds = _flows(code) if _MAY_FLOW(text) else None
-    if kinds is not None and language in ("javascript", "typescript"):
+    if kinds is not None:
         for match in _COMES_IN.finditer(text):
-            kinds[match.group(1) or match.group(2) or match.group(3)] = frozenset({"fetched"})
+            kinds[next(filter(None, match.groups()))] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):

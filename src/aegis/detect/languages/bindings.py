@@ -363,6 +363,8 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
         return [text_of(listed)]
     found = []
     for one in listed.named_children:
+        if one.type in _RESTS or one == listed.child_by_field_name("name"):
+            break  # those behind it are given by their names alone
         if one.type not in _PARAMETER:
             continue
         name = (
@@ -380,8 +382,11 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
 def rest_of(function: Node, kinds: Collection[str] = _RESTS) -> str:
     """The parameter that takes the arguments behind those that have parameters of their own; empty where none does."""
     listed = function.child_by_field_name("parameters")
-    last = listed.named_children[-1] if listed is not None and listed.named_child_count else None
-    if last is None or last.type not in kinds or not last.named_child_count:
+    own = None if listed is None else listed.child_by_field_name("name")  # `params string[] args` of C#
+    if own is not None and kinds is _RESTS:
+        return text_of(own)
+    last = next((one for one in (() if listed is None else listed.named_children) if one.type in kinds), None)
+    if last is None or not last.named_child_count:
         return ""
     return text_of(last.child_by_field_name("name") or last.named_children[0])
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from operator import attrgetter
-from shlex import quote
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
@@ -36,6 +35,7 @@ from aegis.detect.languages.requests import (
     handed_names,
     is_empty,
     is_for_tests,
+    is_from_afar,
     is_grave,
     looked_up,
     only_asks,
@@ -44,7 +44,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to, started_by_members, with_variables
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, as_started, started_by_members
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -68,14 +68,13 @@ _ENTERS: Final = frozenset({
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
+_TRIES_CLUSTER: Final = Lazy(r"(?i)dry_?run")
 _STORED: Final = frozenset({"database", "table", "record"})
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
 )
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
-_FROM_AFAR: Final = Lazy(r"^(?:https?|ftp)://")
-_FROM_HERE: Final = ("://localhost", "://127.", "://[::1]")
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 
 
@@ -144,6 +143,7 @@ class _Program:
         ]
         asked = [*effects, *self._services.effects()]
         lines, programs, stated = (list(one) for one in (self._commands, self._programs, self._statements))
+        lines += self._services.further_lines(lines)
         return ProgramDeeds(asked, lines, programs, stated, writes_of(self._written, self._brought, HOLE))
 
     def take(self, node: Node) -> None:
@@ -250,7 +250,7 @@ class _Program:
 
     def _operation(self, name: str) -> str | None:
         """The command line of a cloud's operation: a name of three words is nothing else's, a shorter one may be."""
-        if (asked := cluster_operation(name.lower())) is not None and "ubernetes" in self._text():
+        if (asked := cluster_operation(name.lower())) is not None and _TRIES_CLUSTER.search(self._text()) is None:
             return asked
         words = cloud_operations().get(squashed(name.lower()))
         return words if words is not None and (words.count("-") > 1 or self._is_of_cloud) else None
@@ -477,13 +477,12 @@ class _Program:
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
         further = plain[first + 1] if paired else keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
-        fed, words = fed_to(parts, scope), [scope.value(one) for one in plain[first:]]
+        words = [scope.value(one) for one in plain[first:]]
         program = keyword(parts, ("executable",)) if words[0].items else None
         if program is not None:
             words[0] = words[0]._replace(items=(scope.value(program), *words[0].items[1:]))
         for line in started(entry.runs, words, given):
-            line = f"printf %s {quote(fed)} | {line}" if fed else f"{entry.program} {line}".lstrip()
-            self._command(f"{with_variables(line, parts, scope)}{line}")
+            self._command(as_started(f"{entry.program} {line}".lstrip(), parts, scope))
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
@@ -495,6 +494,5 @@ class _Program:
     def _load(self, path: str) -> None:
         """Take a file of code that the program runs in itself: from an address, or one that it has just brought."""
         brought = any(one in self._brought for one in (path, path.removeprefix("./"), f"{path}.rb"))
-        from_afar = _FROM_AFAR.match(path) is not None and not any(host in path for host in _FROM_HERE)
-        if from_afar or (brought and FETCHES.search(self._text())):
+        if is_from_afar(path) or (brought and FETCHES.search(self._text())):
             self._found.setdefault(("receive", "program"), ("one", {path: None}, path[:_SHOWN]))

@@ -104,7 +104,10 @@ _STOLEN: Final = (
 )  # fmt: skip
 
 may_leak: Final = one_of(
-    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword"
+    *WORTH,
+    _PROGRAM.pattern,
+    "password_value|encrypted_value|card_number_encrypted|encryptedPassword",
+    r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat",
 )
 
 
@@ -175,9 +178,19 @@ def leaked(
 
 
 def steals(text: str) -> bool:
-    """Whether a program asks the tables in which browsers keep what people entrust to them."""
+    """Whether a program asks the tables in which browsers keep what people entrust to them, or sends the files."""
     lowered = text.lower()
-    return any(one in lowered and other in lowered for one, other in _STOLEN)
+    if any(one in lowered and other in lowered for one, other in _STOLEN):
+        return True
+    return (
+        _OF_BROWSERS.search(text) is not None and _SENDS_OUT.search(text) is not None and _FAR.search(text) is not None
+    )
+
+
+_OF_BROWSERS: Final = Lazy(
+    r"[\"'/\\](?:logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat)[\"']"
+)
+_FAR: Final = Lazy(r"https?://(?:[\w-]+\.){1,6}[a-z]{2,18}\b")
 
 
 # What several things say together, none of which says it alone: the files of a person are gone over and something is
@@ -227,7 +240,7 @@ _GIVES_SECRET: Final = Lazy(
 )
 _ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu|cloud|bank|[a-z]{2})\b")
 # A group that rules a directory, and what adds to one.
-_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b")
+_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b|[\"']administrators[\"']")
 # Roles of Microsoft's directory that give all others: Global Administrator, Privileged Role Administrator.
 _ROLE_OF_ALL: Final = Lazy(r"(?i)62e90394-69f5-4237-9190-012177145e10|e8611ab8-c189-46e8-94e1-60213ab1f814")
 _GIVES_ROLE: Final = Lazy(r"(?i)\bpost|\bput\b|\bcreate|\bnew-")
@@ -359,6 +372,8 @@ _SHELL: Final = r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.e
 _CONNECTION: Final = Lazy(
     r"socket\.(?:socket|create_connection|connect|tcp)\b|open_connection\(|\bnet\.(?:connect|createConnection|Dial\w*|Listen\w*)\b|"
     r"new\s+net\.Socket|TCPSocket|TCPServer|IO::Socket|fsockopen|stream_socket_(?:client|server)|\b(?:new\s+)?(?:Server)?Socket\(|TcpClient|TcpListener|"
+    r"\bcall\.receive\w*\(|\breq(?:uest)?\.(?:text|body|read|get_data|Body|FormValue)\b|\br\.(?:Body|FormValue|URL\.Query)\b|\bctx\.(?:request\.)?body\b|"
+    r"\bparams\[|\$_(?:GET|POST|REQUEST)\b|php://input|\.getRequestBody\(|Request\.(?:Query|Form|Body)\b|\bgetParameter\(|"
     r"TcpStream|WebSocket\w*[(.]|websockets?\.\w*connect|create_connection\(|\bsockets\.connect\("
 )
 _OF_PLACE: Final = Lazy(

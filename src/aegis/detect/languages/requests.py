@@ -72,7 +72,6 @@ _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _CAPITAL_NAME: Final = Lazy(r"\b([A-Z]\w{2,20})\s*:\s*")  # of a member that no quotes stand around
 _LONGEST: Final = 1_000  # characters of an argument that are compared
 _MOST_OPTIONS: Final = 24
-_LONGEST_DRY: Final = 20
 _MOST_OWNED: Final = 8  # members of a name that are looked at
 
 
@@ -124,6 +123,12 @@ _CONNECTS: Final = Lazy(
     r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|\b(?:environ|getenv)\b|process\.env|\bENV\[|"
     r"\.(?:db|sqlite3?)['\"]"
 )
+
+
+def is_from_afar(path: str) -> bool:
+    """Whether a file of code is asked of another machine."""
+    host = path.partition("://")[2] if path.startswith(("http://", "https://", "ftp://")) else ""
+    return bool(host) and not host.startswith(tuple(_NEAR_BY))
 
 
 def squashed(name: str) -> str:
@@ -184,10 +189,7 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
     if words.startswith("kubectl"):
         plain = [one for one in arguments if one.type not in ("keyword_argument", "named_argument", "object")]
         names = [(*scope.value(one).known, "VALUE")[0] for one in plain[:1]]
-        tried = any("dry" in text_of(one)[:_LONGEST_DRY] for one in arguments)
-        return " ".join(
-            [words, *(["-n"] if "--all" in words else []), *names, *(["--dry-run=server"] if tried else [])]
-        )
+        return " ".join([words, *(["-n"] if "--all" in words else []), *names])
     pairs: list[Node] = []
     for argument in arguments:
         if argument.type in ("keyword_argument", "named_argument", "pair"):

@@ -19,8 +19,8 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import called_name, defaults, rest_of
-from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
+from aegis.detect.languages.bindings import NAMED_RESTS, called_name, defaults, rest_of
+from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, object_of, plain, written_out
 from aegis.detect.languages.made import NAMED, named_arguments, started
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, member_parts, text_of, unwrapped
@@ -256,18 +256,34 @@ def _begins(node: Node) -> int:
     return node.start_byte
 
 
-def fed_to(parts: Called, scope: NameScope) -> str:
-    """The text that a program is given to read: `input=` of Python, `{input: ...}` of JavaScript; empty for none."""
-    told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data")]
+def as_started(line: str, parts: Called, scope: NameScope) -> str:
+    """A command line with the text that its program is given to read, and with the variables that it is started with.
+
+    The text is `input=` of Python, `{input: ...}` of JavaScript.
+    """
+    told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data", "_in")]
     told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
-    return next((text for one in told for text in one.known), "")[:MAX_CHARS]
+    fed = next((text for one in told for text in one.known), "")[:MAX_CHARS]
+    return f"{_variables(line, parts, scope)}{f'printf %s {shlex.quote(fed)} | ' if fed else ''}{line}"
+
+
+# Calls that write to what was started, and programs that run or keep what they read.
+_FEEDS: Final = frozenset({
+    "write", "puts", "print", "fwrite", "fputs", "write_all", "writeline", "writelines", "communicate", "end",
+    "newreader",
+})  # fmt: skip
+_READS_INPUT: Final = Lazy(
+    r"^'?(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?(?:crontab\b.*\s-|at\s|batch\b|chpasswd\b|tee\s|(?:ba|z|da)?sh(?:\s+-s)?$|psql\b|mysql\b|ssh\s)"
+)
+_BRINGS: Final = Lazy(r"\b(?:curl|wget|fetch|aria2c)\b.*://")
+_MOST_LINES: Final = 8
 
 
 _VARIABLE: Final = Lazy(r"\$\{?([A-Za-z_]\w{0,40})")
 _SET_BY: Final = ("os.environ[{}]", "process.env.{}", "ENV[{}]")
 
 
-def with_variables(line: str, parts: Called, scope: NameScope) -> str:
+def _variables(line: str, parts: Called, scope: NameScope) -> str:
     """What stands before a command line where the program sets the variables that are named in it."""
     names, found = dict.fromkeys(match.group(1) for match in _VARIABLE.finditer(line)), ""
     objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash", "dictionary")]
@@ -317,6 +333,18 @@ class ServiceCalls:
         self._scope = scope
         self._calls: list[tuple[bool, int, str, Node]] = []
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._feeds: list[Node] = []  # calls that write, perhaps to what was started
+
+    def further_lines(self, lines: Sequence[str]) -> list[str]:
+        """The command lines of programs that run what they read, fed with each text that the text writes; and all of
+        them as one text, where one brings a file that another may run.
+        """
+        readers = [line for line in lines if _READS_INPUT.match(line)][:_MOST_LINES]
+        given = [one for node in self._feeds[:_MOST_LINES] for one in called(node).arguments[:2] if readers]
+        texts = [text.replace(HOLE, "VALUE") for one in given for text in self._scope().value(one).known[:1]]
+        several = 1 < len(lines) <= _MOST_LINES and any(map(_BRINGS.search, lines))
+        fed = [f"printf %s {shlex.quote(text)} | {line}" for text in texts for line in readers]
+        return [*fed, "\n".join(lines)] if several else fed
 
     @cached_property
     def _tells(self) -> bool:
@@ -326,6 +354,7 @@ class ServiceCalls:
     def take(self, name: str, node: Node) -> str | None:
         """Take a call by the last part of its name; the command of Git that it is, if it is one."""
         last = name.lower()
+        self._feeds += [node] if last in _FEEDS else []
         if last in _GIT_WORDS:
             parts = called(node)
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
@@ -415,6 +444,8 @@ class ServiceCalls:
                 parameter: told.get(parameter) or (UNKNOWN if default is None else scope.value(default))
                 for parameter, default in known
             }
+            further = object_of((key, value) for key, value in told.items() if key not in given)
+            given = {**told, **given, rest_of(own, NAMED_RESTS): further}
             found.append({**given, rest: FollowedValue((), tuple(values[len(known) :]))})
         return found
 

@@ -113,6 +113,7 @@ _JAVA: Final = (
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
     (Lazy(r"(\w)::([a-z]\w*)"), r"\1.\2"),
+    (Lazy(r"\b([A-Z]\w*)\s*\.\.\.\s*(\w+)\s*\)"), r"params \1[] \2)"),
 )
 _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
     "java": _JAVA,
