@@ -198,7 +198,7 @@ _FAR: Final = Lazy(r"https?://(?:[\w-]+\.){1,6}[a-z]{2,18}\b")
 _SHOWN: Final = 80
 _MOST_NAMES: Final = 4
 _ENCRYPTS: Final = Lazy(
-    r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
+    r"(?i)fernet|\.encrypt\b|encrypt(?:cbc|ecb|gcm)|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
     r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
 )
 _ANY_NAME: Final = Lazy(rf"[*{HOLE}]")
@@ -298,7 +298,8 @@ def told_together(
 ) -> Iterator[ResourceEffect]:
     """Return what a text does beside `effects`, which its calls have by themselves; `strings` are those of a text."""
     found: list[ResourceEffect] = []
-    if _ENCRYPTS.search(text) and any(map(_overwrites_broadly, effects)):
+    encrypts = _ENCRYPTS.search(text) is not None
+    if encrypts and (any(map(_overwrites_broadly, effects)) or _goes_over_all(text, strings)):
         found.append(ResourceEffect("encrypt", "home", "all", (), "", text[:_SHOWN]))
     if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
         found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
@@ -341,6 +342,23 @@ def told_together(
         if guards:
             found.append(ResourceEffect("stop", "defence", "one", tuple(guards[:_MOST_NAMES]), "", guards[0]))
     return iter(found)
+
+
+def _goes_over_all(text: str, strings: Callable[[str], Iterable[str]]) -> bool:
+    """Whether a text goes over a tree of folders beside the project's, and takes away what it has read there."""
+    if _GOES_OVER.search(text) is None or _TAKES_AWAY.search(text) is None:
+        return False
+    return any(map(_OTHERS_TREE.match, strings(text)))
+
+
+_GOES_OVER: Final = Lazy(
+    r"(?i)os\.walk|\.?walk\w*\(|rglob|readdir|enumeratefiles|getfiles\(|find\.find|directoryiterator|glob\w*[(.]|scandir|listfiles"
+)
+_TAKES_AWAY: Final = Lazy(r"(?i)\b(?:remove|unlink\w*|delete\w*|rm\w*|replace|rename|move)\s*!?\(")
+_OTHERS_TREE: Final = Lazy(
+    r"^(?:/(?:srv|mnt|media|data|home|var/(?:www|lib|mail|backups)|export|nfs|shares?|Users|Volumes)/[\w./-]{1,80}|[C-Z]:\\{1,2}\w"
+    r"[\w\\ ]{1,80}|\\{2,4}\w[\w\\ $.-]{1,80})$"
+)
 
 
 def _reads_home(effect: ResourceEffect) -> bool:
