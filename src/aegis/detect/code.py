@@ -144,7 +144,7 @@ _CONNECTION: Final = Lazy(
 )
 _FETCHED: Final = Lazy(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w]|\b(?:window|globalThis|global|self)\.)fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
-    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|pycurl\.Curl|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
+    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|pycurl\.Curl|\breq(?:uest)?\.on\(\s*['\"]data|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
     r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|\.getresponse\s*\(|\.request\s*\(\s*['\"](?:GET|POST)['\"]\s*,|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"

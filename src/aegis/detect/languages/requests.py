@@ -47,7 +47,7 @@ SPEAKS_OF_CLOUD: Final = Lazy(
 FETCHES: Final = Lazy(
     r"(?i)requests\.|urlopen|urlretrieve|httpx|aiohttp|\bfetch\(|axios|https?\.get|downloadfile|wget\.|\.recv\(|curl_|"
     r"file_get_contents\(.http|\bcopy\(.http|open-uri|getstore|mirror\(|net::http|restclient|pycurl|ftplib|download\.?file|\bdownload\(|"
-    r"downloads\.|socket\.http|http\.request|httpclient|webclient|openstream\(|bodyhandlers|http::tiny|reqwest|\bureq\b|curl::|faraday|httparty"
+    r"downloads\.|\burl\([^)]{1,120}\)\.(?:read|open)|socket\.http|http\.request|httpclient|webclient|openstream\(|bodyhandlers|http::tiny|reqwest|\bureq\b|curl::|faraday|httparty"
 )
 # Statements that are worth a parser wherever a program hands them to a database.
 _GRAVE_STATEMENT: Final = Lazy(
