@@ -116,7 +116,9 @@ def _is_spared(statement: str, text: str) -> bool:
 _DROPS: Final = Lazy(
     r"(?i)^\s*drop\s+(?:database|schema|table)\s+(?:if\s+exists\s+)?[\"'`]?([\w-]{1,63})[\"'`]?\s*(?:cascade)?;?\s*$"
 )
-_HOSTS: Final = Lazy(r"(?i)(?:\bhost(?:name)?[\"']?\s*(?:=>?|:)\s*[\"']?|://(?:[^\s/@\"']{1,80}@)?)([\w.-]{1,100})")
+_HOSTS: Final = Lazy(
+    r"(?i)(?:\bserver=|\bdata source=|\bhost(?:name)?[\"']?\s*(?:=>?|:)\s*[\"']?|://(?:[^\s/@\"']{1,80}@)?)([\w.-]{1,100})"
+)
 _NEAR_BY: Final = frozenset({"localhost", "127.0.0.1"})
 _IN_MEMORY: Final = Lazy(r"(?i):memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
 _CONNECTS: Final = Lazy(
