@@ -29,6 +29,7 @@ from aegis.detect.languages.leaks import (
     kinds_told,
     leaked,
     may_leak,
+    runs_sent,
     signals_together,
     steals,
     told_together,
@@ -36,7 +37,7 @@ from aegis.detect.languages.leaks import (
 from aegis.detect.languages.plain import captured
 from aegis.detect.languages.reach import reached
 from aegis.detect.languages.syntax import LANGUAGES, CodeLanguage, catches_errors, language_of, spelled
-from aegis.detect.paths import is_secret_file, is_secret_place
+from aegis.detect.paths import is_secret_file, is_secret_place, is_settings_file
 from aegis.detect.quick import one_of, remembered
 from aegis.detect.shell.doors import take_doors
 from aegis.detect.shell.heredocs import unescaped
@@ -122,7 +123,7 @@ _STARTS: Final = Lazy(
 _RUNS_TEXT: Final = Lazy(
     r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
     r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
-    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
+    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|worker|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
 )
 _UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
@@ -130,7 +131,7 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(
     r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"end|postform|post_form|newrequest|postasync|putasync|postasjsonasync|putasjsonasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt|file_get_contents|write)$|^mail$|^fetch$|^axios$"
+    r"end|postform|post_form|newrequest|postasync|putasync|postasjsonasync|putasjsonasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt(?:_array)?|file_get_contents|write)$|^mail$|^fetch$|^axios$"
 )
 _NETWORK_SENDS: Final = Lazy(
     r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
@@ -143,7 +144,7 @@ _CONNECTION: Final = Lazy(
 )
 _FETCHED: Final = Lazy(
     r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w]|\b(?:window|globalThis|global|self)\.)fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
-    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|\.recv\s*\(|socket\.\w+|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
+    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|pycurl\.Curl|\breq(?:uest)?\.on\(\s*['\"]data|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
     r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
     r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
     r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|\.getresponse\s*\(|\.request\s*\(\s*['\"](?:GET|POST)['\"]\s*,|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
@@ -184,7 +185,7 @@ _STRINGS: Final = Lazy(r"\"((?:[^\"\\\n]|\\.)+)\"|'((?:[^'\\\n]|\\.)+)'|`([^`]+)
 _COMES_IN: Final = Lazy(
     r"\.on\(\s*['\"]data['\"]\s*,\s*(?:async\s*)?(?:function\s*)?\(?\s*\w+\s*\)?\s*(?:=>)?\s*\{?\s*(\w+)\s*\+=|"
     r"(?:\.onmessage\s*=|addEventListener\(\s*['\"]message['\"]\s*,|\.on\(\s*['\"]message['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?|"
-    r"(?:\.then\(|\.on\(\s*['\"]data['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?\s*(?:=>)?\s*\{?\s*(?:return\s+)?"
+    r"WRITEDATA\s*,\s*(\w+)|(?:\.then\(|\.on\(\s*['\"]data['\"]\s*,)\s*(?:async\s*)?(?:function\s*)?\(?(\w+)\)?\s*(?:=>)?\s*\{?\s*(?:return\s+)?"
     r"(?:(?:window|globalThis)\.)?(?:eval|(?:new\s+)?Function|vm\.run\w+)\s*\("
 )
 # What runs a text, handed to whatever holds one: `fetch(url).then(r => r.text()).then(eval)`.
@@ -194,15 +195,8 @@ _HANDED_ON: Final = Lazy(
     r"^\(\s*&(?:Kernel\.)?method\(\s*:(?:instance_)?eval\)"
 )
 _HAND_ON: Final = (
-    ".then",
-    "map",
-    "call_user_func",
-    "call_user_func_array",
-    "array_walk",
-    "array_filter",
-    "filter",
-    "each",
-)
+    ".then", "map", "call_user_func", "call_user_func_array", "array_walk", "array_filter", "filter", "each",
+)  # fmt: skip
 _PRIVILEGE: Final = Lazy(r"^(?:os|posix|process)\.set(?:e?uid|e?gid|resuid)$")
 _DEEPEST: Final = 3  # programs that one another start and are read in turn
 _MOST_PROGRAMS: Final = 16
@@ -246,9 +240,9 @@ def analyse_code(
     code = parse_code(text, language, effort)
     facts.too_long = code.cut
     kinds = _flows(code) if _MAY_FLOW(text) else None
-    if kinds is not None and language in ("javascript", "typescript"):
+    if kinds is not None:
         for match in _COMES_IN.finditer(text):
-            kinds[match.group(1) or match.group(2) or match.group(3)] = frozenset({"fetched"})
+            kinds[next(filter(None, match.groups()))] = frozenset({"fetched"})
     for call in code.calls:
         _judge(call, kinds, language, facts, effort, files)
     if kinds is not None and may_leak(text):
@@ -283,6 +277,7 @@ def analyse_code(
         facts.effects.extend(inner.effects)
         facts.statements.extend(inner.statements)
     facts.signals.extend(signals_together(text))
+    facts.signals.extend(runs_sent(text, code.assignments, code.calls))
     return facts
 
 
@@ -418,7 +413,7 @@ _SECRETS: Final = (
     r"(?i)\.ssh|id_rsa|id_dsa|id_ecdsa|id_ed25519|identity|\.aws|\.azure|gcloud|\.kube|docker|netrc|pgpass|"
     r"my\.cnf|npmrc|pypirc|git-credentials|gnupg|vault|htpasswd|history|shadow|passwd|sudoers|keytab|environ|[/\\]proc[/\\]|"
     r"[/\\]sam\b|system32|ntds|login data|cookies|logins\.json|key[34]\.db|wallet|service[_-]account|\.env|\.pem|\.p12|"
-    r"\.pfx|keystore|\.jks|\.ppk|kdbx|secrets?|credential|keyring|keychain|s3cfg|\.boto|password|rhosts|mozilla|rclone|[/\\]gh[/\\]|master"
+    r"\.pfx|keystore|\.jks|\.ppk|kdbx|secrets?|credential|keyring|keychain|s3cfg|\.boto|password|rhosts|mozilla|rclone|[/\\]gh[/\\]|master|kaggle|huggingface|wp-config|tfstate"
 )
 _HIDES: Final = (
     r"(?i)\b(?:exec|eval|assert|compile)\s*\(\s*(?:b?[\"'][A-Za-z0-9+/=_-]{80}|(?:\w+\.){0,4}_*(?:de(?:code|crypt|cipher|obfuscate|"
@@ -479,7 +474,7 @@ def _kinds(text: str, known: dict[str, frozenset[str]]) -> frozenset[str]:
         found.add("environment")
     if _CONNECTION.search(text):
         found.add("connection")
-    if any(is_secret_file(word) or word == "/etc/passwd" for word in _strings(text)):
+    if any(is_secret_file(word) or is_settings_file(word) or word == "/etc/passwd" for word in _strings(text)):
         found.add("secret")
     found |= kinds_told(text)
     if known:

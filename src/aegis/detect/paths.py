@@ -27,7 +27,7 @@ _FILES_OF_SECRETS: Final = (
     r"|run[/\\]secrets[/\\][^/\\]+$|serviceaccount[/\\](?:token$|[^/\\]*\*)|\.terraform\.d[/\\]credentials|\.config[/\\](?:gh[/\\]hosts\.yml|op[/\\]|rclone[/\\]rclone\.conf)"
     r"|\.cargo[/\\]credentials|\.gem[/\\]credentials|\.composer[/\\]auth\.json|\.m2[/\\]settings-security\.xml|\.claude[/\\]\.credentials"
     r"|\.local[/\\]share[/\\]keyrings[/\\]|Library[/\\]Keychains[/\\]|ansible[_-]vault[_-]pass\w*$|\.vault_pass\w*$|\.s3cfg$|\.boto$"
-    r"|passwords?\.(?:txt|csv|xlsx?|kdbx?)$|\.aws[/\\]sso[/\\]cache[/\\]|\.rhosts$|\.smbcredentials$|\.cifs-credentials$"
+    r"|passwords?\.(?:txt|csv|xlsx?|kdbx?)$|\.aws[/\\]sso[/\\]cache[/\\]|\.rhosts$|\.kaggle[/\\]kaggle\.json$|huggingface[/\\](?:token|stored_tokens)$|\.smbcredentials$|\.cifs-credentials$"
     r")"
 )
 _SECRET: Final = one_of(_FILES_OF_SECRETS)

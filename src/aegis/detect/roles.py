@@ -68,8 +68,8 @@ _INTERPRETS: Final = frozenset({"repl", "interpreter", "ipython"})  # that call 
 _HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})
 _DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
 # Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
-_HAVE_CONSOLES: Final = frozenset({"rails", "django", "laravel", "r", "js", "browser", "devtools", "cargo", "spring"})
-_CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell"})
+_CONSOLED: Final = frozenset({"rails", "django", "laravel", "r", "js", "go", "browser", "devtools", "cargo", "spring"})
+_CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell", "run", "execute", "exec"})
 _SHELL_TOOL: Final = frozenset({
     "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "ps1", "zsh", "fish", "ksh", "nushell", "console",
     "command", "bat",
@@ -259,7 +259,7 @@ def executes(tool: str) -> TextRole | None:
     found = set(words_of(tool))
     if found & _SQL_TOOL:
         return "sql"
-    if found & _CODE_TOOL or (found & _HAVE_CONSOLES and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
+    if found & _CODE_TOOL or (found & _CONSOLED and found & _CONSOLES) or (found & _HOSTED and found & _DEPLOYS):
         return "code"
     if found & _SHELL_TOOL or found == {"batch"} or (found & {"ps", "batch"} and found & _STARTED):
         return "command"
@@ -406,7 +406,7 @@ def role_of(
     may_be_line = role in _SHAPED and "-" in value and _RUNS_NOTHING.isdisjoint(words_of(tool))
     if may_be_line and is_cmdlet_line(value, alone=runs not in (None, "command")):
         return "command", 80
-    if runs is not None and role in _RUN:
+    if runs is not None and (role in _RUN or (role == "sql" and runs == "code" and not looks_like_sql(value))):
         if role == "command" or (runs == "sql" and role != "content"):
             is_line = role == "command" and (runs != "sql" or value.startswith(("sqlite3 ", "psql ", "mysql ")))
             return ("command", 80) if is_line else (runs, 70)

@@ -24,25 +24,12 @@ OnUnhooked = Literal["error", "warn"]
 _MEMBERS: Final = ("DISTRIBUTION", "SUPPORTED", "hook")
 # One module a framework; each says which distribution it hooks and in which versions.
 ADAPTERS: Final = (
-    "aegis.adapters.openai",
-    "aegis.adapters.anthropic",
-    "aegis.adapters.langchain",
-    "aegis.adapters.crewai",
-    "aegis.adapters.google_genai",
-    "aegis.adapters.bedrock",
-    "aegis.adapters.mistral",
-    "aegis.adapters.llama_index",
-    "aegis.adapters.smolagents",
-    "aegis.adapters.openai_agents",
-    "aegis.adapters.pydantic_ai",
-    "aegis.adapters.google_adk",
-    "aegis.adapters.claude_agent",
-    "aegis.adapters.mcp",
-    "aegis.adapters.strands",
-    "aegis.adapters.agent_framework",
-    "aegis.adapters.autogen",
-    "aegis.adapters.litellm",
-)
+    "aegis.adapters.openai", "aegis.adapters.anthropic", "aegis.adapters.langchain", "aegis.adapters.crewai",
+    "aegis.adapters.google_genai", "aegis.adapters.bedrock", "aegis.adapters.mistral", "aegis.adapters.llama_index",
+    "aegis.adapters.smolagents", "aegis.adapters.openai_agents", "aegis.adapters.pydantic_ai",
+    "aegis.adapters.google_adk", "aegis.adapters.claude_agent", "aegis.adapters.mcp", "aegis.adapters.strands",
+    "aegis.adapters.agent_framework", "aegis.adapters.autogen", "aegis.adapters.litellm",
+)  # fmt: skip
 
 
 class Hooked(Struct, frozen=True, kw_only=True):

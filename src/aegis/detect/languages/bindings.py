@@ -11,7 +11,7 @@ from tree_sitter import Node
 
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.followed import WITHIN, FollowedValue
-from aegis.detect.languages.syntax import called, canonical, text_of, unwrapped
+from aegis.detect.languages.syntax import BY_WORD, called, canonical, text_of, unwrapped
 
 
 class BoundName(NamedTuple):
@@ -324,17 +324,10 @@ def results_of(function: Node) -> FunctionResults:
 _BODIES: Final = frozenset({"body_statement", "block", "block_body"})
 _RETURNS: Final = frozenset({"return_statement", "return", "return_expression"})
 _YIELDS: Final = frozenset({"yield", "yield_expression", "yield_statement"})
-_LAST_COUNTS: Final = frozenset(
-    {
-        "method",
-        "singleton_method",
-        "lambda",
-        "block",
-        "do_block",
-        "subroutine_declaration_statement",
-        "anonymous_subroutine_expression",
-    }
-)
+_LAST_COUNTS: Final = frozenset({
+    "method", "singleton_method", "lambda", "block", "do_block", "subroutine_declaration_statement",
+    "anonymous_subroutine_expression",
+})  # fmt: skip
 _STATEMENTS: Final = frozenset({
     "if_statement", "else_clause", "elif_clause", "else_if_clause", "if", "if_modifier", "unless_modifier", "then",
     "else", "case", "when", "do", "switch_statement", "switch_body", "switch_block", "switch_section", "switch_case",
@@ -370,6 +363,8 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
         return [text_of(listed)]
     found = []
     for one in listed.named_children:
+        if one.type in _RESTS or one == listed.child_by_field_name("name"):
+            break  # those behind it are given by their names alone
         if one.type not in _PARAMETER:
             continue
         name = (
@@ -387,8 +382,11 @@ def parameters(function: Node, field: str = "parameters") -> list[str]:
 def rest_of(function: Node, kinds: Collection[str] = _RESTS) -> str:
     """The parameter that takes the arguments behind those that have parameters of their own; empty where none does."""
     listed = function.child_by_field_name("parameters")
-    last = listed.named_children[-1] if listed is not None and listed.named_child_count else None
-    if last is None or last.type not in kinds or not last.named_child_count:
+    own = None if listed is None else listed.child_by_field_name("name")  # `params string[] args` of C#
+    if own is not None and kinds is _RESTS:
+        return text_of(own)
+    last = next((one for one in (() if listed is None else listed.named_children) if one.type in kinds), None)
+    if last is None or not last.named_child_count:
         return ""
     return text_of(last.child_by_field_name("name") or last.named_children[0])
 
@@ -453,7 +451,7 @@ def member_of(held: Node, name: str) -> Node | None:
 
 # Calls and assignments by their sides
 
-_NAMELESS: Final = frozenset({"eval_expression", "func1op_call_expression", "object_creation_expression"})
+_NAMELESS: Final = BY_WORD | {"object_creation_expression"}
 _SINGLE: Final = frozenset({"expression_list", "variable_declaration"})
 
 

@@ -41,7 +41,7 @@ Makes = Literal[
     "matched-front", "integer-text", "sides",
     "replace-once", "to-hex", "to-base64", "copied", "gathered", "sorted", "sorted-down", "least", "greatest",
 ]  # fmt: skip
-Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started"]
+Runs = Literal["command", "line", "words", "split", "rest", "code", "statement", "started", "file"]
 RECEIVER: Final = -1  # the place of what a method is called on, among the places of arguments
 
 
@@ -154,7 +154,8 @@ class KnownCalls:
                 self.places.update(dict.fromkeys(map(str.lower, names), place))
         self.written = next((file.written for file in files if file.written is not None), None)
         # What a call ends with that is worth looking at: most calls of most programs are not.
-        self.ends = frozenset(name.rpartition(".")[2].removeprefix("new ") for name in self.does)
+        whole = self.does if self.written is not None and self.written.dotted else ()
+        self.ends = frozenset((*whole, *(name.rpartition(".")[2].removeprefix("new ") for name in self.does)))
 
     def may_read(self, name: str, arguments: str) -> bool:
         """Whether a call may read a file that it names: it is not known to do something else with it."""

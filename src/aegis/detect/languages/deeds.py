@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from operator import attrgetter
-from shlex import quote
 from typing import Final, NamedTuple
 
 from tree_sitter import Node
@@ -31,9 +30,12 @@ from aegis.detect.languages.requests import (
     called_so,
     cloud_command,
     cloud_operations,
+    cluster_operation,
     ends_of,
     handed_names,
     is_empty,
+    is_for_tests,
+    is_from_afar,
     is_grave,
     looked_up,
     only_asks,
@@ -42,7 +44,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls, fed_to, with_variables
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, as_started, started_by_members
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -66,13 +68,13 @@ _ENTERS: Final = frozenset({
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
+_TRIES_CLUSTER: Final = Lazy(r"(?i)dry_?run")
+_STORED: Final = frozenset({"database", "table", "record"})
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
 )
 _FUNCTIONS_BY_NAME: Final = ("target", "func", "function", "callback")
-_STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
-_GIVEN: Final = ("arguments", "Arguments")
 _WRITES: Final = Lazy(r"WRONLY|RDWR|CREAT|TRUNC|APPEND")
 
 
@@ -141,6 +143,7 @@ class _Program:
         ]
         asked = [*effects, *self._services.effects()]
         lines, programs, stated = (list(one) for one in (self._commands, self._programs, self._statements))
+        lines += self._services.further_lines(lines)
         return ProgramDeeds(asked, lines, programs, stated, writes_of(self._written, self._brought, HOLE))
 
     def take(self, node: Node) -> None:
@@ -247,6 +250,8 @@ class _Program:
 
     def _operation(self, name: str) -> str | None:
         """The command line of a cloud's operation: a name of three words is nothing else's, a shorter one may be."""
+        if (asked := cluster_operation(name.lower())) is not None and _TRIES_CLUSTER.search(self._text()) is None:
+            return asked
         words = cloud_operations().get(squashed(name.lower()))
         return words if words is not None and (words.count("-") > 1 or self._is_of_cloud) else None
 
@@ -292,6 +297,8 @@ class _Program:
         if entry.registry and self._writes_key(entry, parts, shown):
             return
         if entry.resource is not None:
+            if entry.does == "delete" and entry.resource in _STORED and is_for_tests(self._text()):
+                return
             values = [text for place in entry.of for text in self._argument(parts, place, entry).known]
             if entry.everything:
                 if any(value in entry.everything for value in values):
@@ -390,7 +397,7 @@ class _Program:
         return path if is_full or not self._folder else f"{self._folder.rstrip('/')}/{path}"
 
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
-        path = self._from_here(path.removeprefix("file://"))
+        path = self._from_here(path.removeprefix("file://").rstrip("\0"))
         if verb == "hide":  # what is opened to be written anew is emptied first
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
@@ -433,33 +440,19 @@ class _Program:
         before[1][value] = None
         self._found[verb, resource] = (wider, before[1], before[2] if wider == before[0] else shown)
 
-    def _start(self, owner: Node, scope: NameScope) -> None:
-        """Take a program that the members of a value name, and its arguments: `task.launchPath`, `info.FileName`."""
-        name = text_of(owner)
-        made = scope.value(owner)
-        for program in (made.member("FileName"), *made.items[:1], made) if made.members or made.known else ():
-            if program.known:
-                listed = FollowedValue(
-                    (), (*made.member("ArgumentList").items, *scope.named(f"{name}.ArgumentList").items)
-                )
-                for line in started("split", [program], listed if listed.items else made.member("Arguments")):
-                    self._command(line)
-                break
-        for prefix in (name, f"{name}.StartInfo"):
-            told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
-            given = [scope.value(one.value) for member in _GIVEN for one in scope.bounds_of(f"{prefix}.{member}")]
-            for program in told[:1]:
-                for line in started("split", [program], given[0] if given else UNKNOWN):
-                    self._command(line)
-
     def _run(self, entry: CallEntry, parts: Called, scope: NameScope) -> None:
         plain = [one for one in parts.arguments if one.type not in KEYWORDS]
         first = entry.of[0]
         if first == RECEIVER:
             plain, first = [] if parts.receiver is None else [parts.receiver], 0
         if entry.runs == "started":
-            if first < len(plain):
-                self._start(plain[first], scope)
+            for owner in plain[first : first + 1]:
+                for line in started_by_members(owner, scope):
+                    self._command(line)
+            return
+        if entry.runs == "file":
+            for text in (text for one in plain[first : first + 1] for text in scope.value(one).known):
+                self._load(text)
             return
         if first >= len(plain):
             told = [keyword(parts, (name,)) for name in entry.keywords]
@@ -484,13 +477,12 @@ class _Program:
         paired = len(plain) > first + 1 and plain[first + 1].type not in ("object", "arrow_function")
         further = plain[first + 1] if paired else keyword(parts, ("args",))
         given = UNKNOWN if further is None or entry.runs != "split" else scope.value(further)
-        fed, words = fed_to(parts, scope), [scope.value(one) for one in plain[first:]]
+        words = [scope.value(one) for one in plain[first:]]
         program = keyword(parts, ("executable",)) if words[0].items else None
         if program is not None:
             words[0] = words[0]._replace(items=(scope.value(program), *words[0].items[1:]))
         for line in started(entry.runs, words, given):
-            line = f"printf %s {quote(fed)} | {line}" if fed else f"{entry.program} {line}".lstrip()
-            self._command(f"{with_variables(line, parts, scope)}{line}")
+            self._command(as_started(f"{entry.program} {line}".lstrip(), parts, scope))
 
     def _command(self, text: str) -> None:
         first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
@@ -498,3 +490,9 @@ class _Program:
         if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])
         self._commands[text.replace(HOLE, "VALUE")] = None
+
+    def _load(self, path: str) -> None:
+        """Take a file of code that the program runs in itself: from an address, or one that it has just brought."""
+        brought = any(one in self._brought for one in (path, path.removeprefix("./"), f"{path}.rb"))
+        if is_from_afar(path) or (brought and FETCHES.search(self._text())):
+            self._found.setdefault(("receive", "program"), ("one", {path: None}, path[:_SHOWN]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice, product
 from typing import Any, Final, NamedTuple
@@ -180,6 +181,8 @@ def folded(text: str, language: str) -> str:
         text = _JOINED[sign].sub(_joined, text)
     if language in ("javascript", "typescript") and "[" in text:
         text = _BY_NAME.sub(_member, text)
+    if language == "python" and ("!" in text or "%" in text):
+        return str(_SHELL_LINE.sub(_told_shell, _CELL.sub(_told_cell, text, count=1)))
     return str(_STEP.sub(r"\1\2(\3)", text)) if language == "groovy" else text
 
 
@@ -235,6 +238,31 @@ def _joined(match: Any) -> str:
 def _member(match: Any) -> str:
     owner, name = match.group(1), match.group(2) or match.group(3)
     return match.group() if owner is None or owner in _NO_OWNERS else f"{owner}.{name}"
+
+
+# What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
+_SHELL_LINE: Final = Lazy(
+    r"(?m)^([ \t]*(?:\w+\s*=\s*)?)(?:!{1,2}|%(?:sx|sc|system)\b|%((?:pip|conda|mamba|uv)\b))[ \t]*([^\s=].*)$"
+)
+_CELL: Final = Lazy(
+    r"(?s)\A\s*(?:#[^\n]*\s+)*%%(?:(?:bash|sh|zsh|sx|system|script\s|!)[^\n]*|(perl|ruby)\b[^\n]*|"
+    r"writefile[ \t]+(?:-a[ \t]+)?(\S+)[ \t]*)\n(.*)\z"
+)
+_QUOTES: Final = "'\""
+_OF_PROGRAM: Final = Lazy(r"(?:^|[^${])\{\w{1,40}\}")  # a name whose value is put in
+
+
+def _told_shell(match: Any) -> str:
+    before, program, rest = match.groups()
+    line = f"{program} {rest}" if program else rest
+    return f"{before}get_ipython().system({'f' if _OF_PROGRAM.search(line) else ''}{json.dumps(line)})"
+
+
+def _told_cell(match: Any) -> str:
+    program, path, body = match.groups()
+    if path:
+        return f"open({json.dumps(path.strip(_QUOTES))}, 'a').write({json.dumps(body)})"
+    return f"get_ipython().system({json.dumps(f'{program} -e {shlex.quote(body)}' if program else body)})"
 
 
 # What calls of libraries make of their arguments

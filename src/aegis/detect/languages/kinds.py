@@ -20,7 +20,7 @@ WRAPPERS: Final = frozenset({
     "parenthesized_expression", "await", "await_expression", "expression_statement", "as_expression",
     "non_null_expression", "satisfies_expression", "argument", "literal_element", "cast_expression", "unary_expression",
     "array_element_initializer", "type_assertion", "keyword_argument", "named_argument", "pair_value", "spread_element",
-    "conversion_expression", "element_value", "variadic_argument", "variadic_unpacking", "splat_argument",
+    "conversion_expression", "element_value", "filename", "variadic_argument", "variadic_unpacking", "splat_argument",
     "list_splat", "dictionary_splat", "block_argument",
 })  # fmt: skip
 CALLS: Final = frozenset({

@@ -7,13 +7,15 @@ public drop or to a machine that has a number and no name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import re2
 
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
+from aegis.detect.languages.aliases import Assignment, CodeCall
 from aegis.detect.languages.followed import HOLE
 from aegis.detect.quick import one_of
 from aegis.detect.resources import builtin_resources, host_place
@@ -88,7 +90,7 @@ _ASKS_NAME: Final = Lazy(
 _IN_NAME: Final = Lazy(r"(?:\}|^)\.[A-Za-z][\w-]*\.[A-Za-z]|^\.[A-Za-z][\w.-]+$")
 _POSTS: Final = Lazy(
     r"(?:^|[.:])(?:post|put|patch|request|urlopen|send|sendbeacon|fetch|upload\w*|(?:post|put)(?:asjson)?async|post_form|postform|"
-    r"curl_setopt|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
+    r"curl_setopt(?:_array)?|open|http_post|axios|got|sendto|sendall|do|file_get_contents|end)$"
 )
 _GETS: Final = Lazy(
     r"(?:^|[.:])(?:get|urlopen|fetch|request|head|getasync|file_get_contents|open|getstring|got|axios|readtext|readbytes)$"
@@ -102,7 +104,10 @@ _STOLEN: Final = (
 )  # fmt: skip
 
 may_leak: Final = one_of(
-    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword"
+    *WORTH,
+    _PROGRAM.pattern,
+    "password_value|encrypted_value|card_number_encrypted|encryptedPassword",
+    r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat",
 )
 
 
@@ -178,9 +183,19 @@ def leaked(
 
 
 def steals(text: str) -> bool:
-    """Whether a program asks the tables in which browsers keep what people entrust to them."""
+    """Whether a program asks the tables in which browsers keep what people entrust to them, or sends the files."""
     lowered = text.lower()
-    return any(one in lowered and other in lowered for one, other in _STOLEN)
+    if any(one in lowered and other in lowered for one, other in _STOLEN):
+        return True
+    return (
+        _OF_BROWSERS.search(text) is not None and _SENDS_OUT.search(text) is not None and _FAR.search(text) is not None
+    )
+
+
+_OF_BROWSERS: Final = Lazy(
+    r"[\"'/\\](?:logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat)[\"']"
+)
+_FAR: Final = Lazy(r"https?://(?:[\w-]+\.){1,6}[a-z]{2,18}\b")
 
 
 # What several things say together, none of which says it alone: the files of a person are gone over and something is
@@ -188,7 +203,7 @@ def steals(text: str) -> bool:
 _SHOWN: Final = 80
 _MOST_NAMES: Final = 4
 _ENCRYPTS: Final = Lazy(
-    r"(?i)fernet|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
+    r"(?i)fernet|\.encrypt\b|encrypt(?:cbc|ecb|gcm)|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
     r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
 )
 _ANY_NAME: Final = Lazy(rf"[*{HOLE}]")
@@ -230,7 +245,7 @@ _GIVES_SECRET: Final = Lazy(
 )
 _ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu|cloud|bank|[a-z]{2})\b")
 # A group that rules a directory, and what adds to one.
-_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b")
+_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b|[\"']administrators[\"']")
 # Roles of Microsoft's directory that give all others: Global Administrator, Privileged Role Administrator.
 _ROLE_OF_ALL: Final = Lazy(r"(?i)62e90394-69f5-4237-9190-012177145e10|e8611ab8-c189-46e8-94e1-60213ab1f814")
 _GIVES_ROLE: Final = Lazy(r"(?i)\bpost|\bput\b|\bcreate|\bnew-")
@@ -256,6 +271,11 @@ _PRIVATE_COLUMNS: Final = Lazy(
 )
 _ASKS_ROWS: Final = Lazy(r"(?i)[\"'`]\s*select\s")
 _HANDS_OUT: Final = Lazy(r"(?i)\bfiles_?upload\w*\s*\(|chat[._]?postMessage|\bftp\w*(?:->|\.)(?:put|stor\w*)\s*\(")
+# Objects of the management of Windows: copies of volumes that are deleted, subscriptions to events that are made.
+_SHADOWS: Final = Lazy(r"(?i)win32_shadowcopy")
+_ENDS_OBJECT: Final = Lazy(r"(?i)\.delete_?\(|->delete|delete_?object|[\"']Delete[\"']|deleteinstance")
+_SUBSCRIBES: Final = Lazy(r"__EventFilter|(?:CommandLine|ActiveScript)EventConsumer|__FilterToConsumerBinding")
+_PUTS_OBJECT: Final = Lazy(r"(?i)\.put_?\(|createinstance|spawninstance_|putinstance|->put")
 # The settings of a guard against harmful programs, and what switches one of them off.
 _OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
 _SWITCHES_OFF: Final = Lazy(
@@ -283,7 +303,8 @@ def told_together(
 ) -> Iterator[ResourceEffect]:
     """Return what a text does beside `effects`, which its calls have by themselves; `strings` are those of a text."""
     found: list[ResourceEffect] = []
-    if _ENCRYPTS.search(text) and any(map(_overwrites_broadly, effects)):
+    encrypts = _ENCRYPTS.search(text) is not None
+    if encrypts and (any(map(_overwrites_broadly, effects)) or _goes_over_all(text, strings)):
         found.append(ResourceEffect("encrypt", "home", "all", (), "", text[:_SHOWN]))
     if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
         found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
@@ -307,6 +328,10 @@ def told_together(
         and (_HANDS_OUT.search(text) or (_SENDS_OUT.search(text) and _ELSEWHERE.search(text)))
     ):
         found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
+    if _SHADOWS.search(text) and _ENDS_OBJECT.search(text):
+        found.append(ResourceEffect("delete", "backup", "all", (), "", text[:_SHOWN]))
+    if _SUBSCRIBES.search(text) and _PUTS_OBJECT.search(text):
+        found.append(ResourceEffect("persist", "task", "one", (), "", text[:_SHOWN]))
     if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
         found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
     if _READS_JENKINS.search(text) and _IN_CLEAR.search(text):
@@ -322,6 +347,23 @@ def told_together(
         if guards:
             found.append(ResourceEffect("stop", "defence", "one", tuple(guards[:_MOST_NAMES]), "", guards[0]))
     return iter(found)
+
+
+def _goes_over_all(text: str, strings: Callable[[str], Iterable[str]]) -> bool:
+    """Whether a text goes over a tree of folders beside the project's, and takes away what it has read there."""
+    if _GOES_OVER.search(text) is None or _TAKES_AWAY.search(text) is None:
+        return False
+    return any(map(_OTHERS_TREE.match, strings(text)))
+
+
+_GOES_OVER: Final = Lazy(
+    r"(?i)os\.walk|\.?walk\w*\(|rglob|readdir|enumeratefiles|getfiles\(|find\.find|directoryiterator|glob\w*[(.]|scandir|listfiles"
+)
+_TAKES_AWAY: Final = Lazy(r"(?i)\b(?:remove|unlink\w*|delete\w*|rm\w*|replace|rename|move)\s*!?\(")
+_OTHERS_TREE: Final = Lazy(
+    r"^(?:/(?:srv|mnt|media|data|home|var/(?:www|lib|mail|backups)|export|nfs|shares?|Users|Volumes)/[\w./-]{1,80}|[C-Z]:\\{1,2}\w"
+    r"[\w\\ ]{1,80}|\\{2,4}\w[\w\\ $.-]{1,80})$"
+)
 
 
 def _reads_home(effect: ResourceEffect) -> bool:
@@ -348,15 +390,63 @@ _DUPLICATES: Final = Lazy(
 _CONNECTS: Final = Lazy(
     r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
 )
-# Lines that another machine sends, and what runs a line: of Perl, Ruby and PHP.
-_FROM_SOCKET: Final = Lazy(
-    r"(?s)IO::Socket\S{0,12}->new.*<\$\w+>|TCPSocket\.(?:new|open).*\.(?:gets|readline|recv|read)\b|"
-    r"(?:fsockopen|stream_socket_client)\s*\(.*\b(?:fgets|fread|stream_get_line)\s*\("
+_SHELL: Final = r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell"
+# What another machine sends over a connection, by the names that hold it, and what runs it.
+_CONNECTION: Final = Lazy(
+    r"socket\.(?:socket|create_connection|connect|tcp)\b|open_connection\(|\bnet\.(?:connect|createConnection|Dial\w*|Listen\w*)\b|"
+    r"new\s+net\.Socket|TCPSocket|TCPServer|IO::Socket|fsockopen|stream_socket_(?:client|server)|\b(?:new\s+)?(?:Server)?Socket\(|TcpClient|TcpListener|"
+    r"\bcall\.receive\w*\(|\breq(?:uest)?\.(?:text|body|read|get_data|Body|FormValue)\b|\br\.(?:Body|FormValue|URL\.Query)\b|\bctx\.(?:request\.)?body\b|"
+    r"\bparams\[|\$_(?:GET|POST|REQUEST)\b|php://input|\.getRequestBody\(|Request\.(?:Query|Form|Body)\b|\bgetParameter\(|"
+    r"TcpStream|WebSocket\w*[(.]|websockets?\.\w*connect|create_connection\(|\bsockets\.connect\("
 )
-_RUNS_LINE: Final = Lazy(
-    r"\bqx\s*[{(/\[]\s*\$\w+|`\s*(?:\$\w+|#\{)|%x[({\[]\s*#\{|\b(?:system|exec|popen|shell_exec|passthru|proc_open)\s*\(?\s*\$?[a-z]\w*\s*[,).;\n]"
+_OF_PLACE: Final = Lazy(
+    r"(?i)getsockname|fileno|local_?port|local_?addr|\.address\(|getport\(|connect_ex|\.addr\b|setsockopt"
 )
-SHELL_NAME: Final = Lazy(r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell")
+_GIVES_EACH: Final = Lazy(
+    r"\bfor(?:each|\s+await)?\s*\(?\s*(?:(?:const|let|var|my|auto|final|[Ss]tring)\s+)?(\$?\w+)\s+(?:in|of|:)\s+([^\n{]{1,120})|"
+    r"([^\n;]{1,160})\.(?:on|once|addListener|addEventListener)\(\s*['\"](?:data|line|message)['\"]\s*,\s*(?:async\s*)?"
+    r"(?:function\s*\w*\s*)?\(?\s*(\w+)|"
+    r"([^\n;]{1,160})\.(?:forEachLine|forEach|each_line|each|foreach|for_each)\s*[({]\s*\|?\(?\s*(\w+)\s*(?:->|=>|\||\))|"
+    r"(while\s*\(\s*<\$\w+>\s*\))"
+)
+_RUNS_SENT: Final = Lazy(
+    r"^(?:os\.(?:system|popen|exec\w+|spawn\w+|execute)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:asyncio\.)?create_subprocess_\w+|"
+    r"(?:\w+\.)?(?:execsync|spawn|spawnsync|execfile|execfilesync)|(?:child_process|cp|kernel|shelljs)\.(?:exec|system)|exec|system|popen|"
+    r"io\.popen|shell_exec|passthru|proc_open|open3\.\w+|.*\bexec\.command(?:context)?|.*processbuilder|.*getruntime\(\)\.exec|.*process\.start|"
+    r".*processstartinfo|.*\.args?|eval|function|builtins\.(?:exec|eval)|vm\.run\w+|instance_eval|loadstring|load|subshell|shell_command|command_string)$"
+)
+_LITERALS: Final = Lazy(r"\"[^\"\n{}$\\]{0,200}\"|'[^'\n{}$\\]{0,200}'")  # with nothing put in
+_HELD: Final = Lazy(r"\$?[A-Za-z_]\w*")
+_SHELLS_OUT: Final = Lazy(rf"{_SHELL}|shell=True|^(?:`|%x|qx)")
+_ROUNDS: Final = 3  # in which names that are given each other are followed
+_MOST_TOLD: Final = 400
+
+
+def runs_sent(text: str, assigned: Sequence[Assignment], calls: Sequence[CodeCall]) -> Iterator[tuple[str, str]]:
+    """Return the signal of each call that runs what another machine sends over a connection of the text."""
+    if _CONNECTION.search(text) is None:
+        return
+    given = [(one.name, one.value) for one in assigned[:_MOST_TOLD]]
+    for match in islice(_GIVES_EACH.finditer(text), _MOST_TOLD):
+        loop, looped, owner, heard, lines, line, topic = match.groups()
+        given.append((loop or heard or line or "$_", looped or owner or lines or topic))
+    held: set[str] = set()
+    for name, value in given * _ROUNDS:
+        if _OF_PLACE.search(value) is None and (_CONNECTION.search(value) or not held.isdisjoint(_names(value))):
+            held.update(_names(name))
+    for call in calls:
+        if _RUNS_SENT.search(call.name) is not None and not held.isdisjoint(_names(call.arguments)):
+            first = _names(call.arguments.partition(",")[0])
+            if _SHELLS_OUT.search(call.text) is not None or not held.isdisjoint(first):
+                yield "code.runs-fetched", call.text[:_SHOWN]
+
+
+def _names(text: str) -> set[str]:
+    """The names in a piece of code, without the words of its literals."""
+    return set(_HELD.findall(_LITERALS.sub("''", text)))
+
+
+SHELL_NAME: Final = Lazy(_SHELL)
 _FORK: Final = Lazy(
     r"while\s*(?:\(?\s*(?:True|true|1)\s*\)?)\s*[:{]?\s*(?:os\.fork|fork\s*\(|child_process\.fork|pcntl_fork)"
 )
@@ -369,7 +459,5 @@ def signals_together(text: str) -> Iterator[tuple[str, str]]:
         yield "code.escapes", shown
     if _CONNECTS.search(text) and SHELL_NAME.search(text) and (_DUPLICATES.search(text) or "spawn" in text):
         yield "code.reverse", shown
-    if _FROM_SOCKET.search(text) and _RUNS_LINE.search(text):
-        yield "code.runs-fetched", shown
     if _FORK.search(text):
         yield "code.destroys", shown

@@ -19,9 +19,9 @@ from tree_sitter import Node
 
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
-from aegis.detect.languages.bindings import called_name, defaults, rest_of
-from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, plain, written_out
-from aegis.detect.languages.made import NAMED, named_arguments
+from aegis.detect.languages.bindings import NAMED_RESTS, called_name, defaults, rest_of
+from aegis.detect.languages.followed import HOLE, MAX_CHARS, UNKNOWN, FollowedValue, object_of, plain, written_out
+from aegis.detect.languages.made import NAMED, named_arguments, started
 from aegis.detect.languages.sweeps import ends_something, swept_by_request
 from aegis.detect.languages.syntax import Called, called, member_parts, text_of, unwrapped
 from aegis.detect.languages.values import NameScope
@@ -177,12 +177,13 @@ _WORD: Final = Lazy(r"[A-Za-z][A-Za-z0-9]*")
 _GIVEN: Final = Lazy(r"\([^()]*\)?")
 _SETTER: Final = Lazy(r"^set([A-Z]\w{2,40})$")
 _LONGEST_OWNER: Final = 120
+_OF_PROCESSES: Final = frozenset({"subprocess", "sp", "child_process", "cp", "asyncio", "Open3"})  # that ask nobody
 _MOST_WORDS: Final = 4  # of what a method is called on
 
 
 def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> LibraryCall | None:
     """A method of a library that is called with named arguments; `None` for every other call."""
-    if parts.receiver is None:
+    if parts.receiver is None or text_of(parts.receiver) in _OF_PROCESSES:
         return None
     owner = [match.group() for match in _WORD.finditer(_GIVEN.sub("", text_of(parts.receiver)[-_LONGEST_OWNER:]))]
     tool = "_".join([*owner[-_MOST_WORDS:], parts.name])
@@ -255,31 +256,69 @@ def _begins(node: Node) -> int:
     return node.start_byte
 
 
-def fed_to(parts: Called, scope: NameScope) -> str:
-    """The text that a program is given to read: `input=` of Python, `{input: ...}` of JavaScript; empty for none."""
-    told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data")]
+def as_started(line: str, parts: Called, scope: NameScope) -> str:
+    """A command line with the text that its program is given to read, and with the variables that it is started with.
+
+    The text is `input=` of Python, `{input: ...}` of JavaScript.
+    """
+    told = [value for name, value in named_arguments(parts, scope) if name in ("input", "stdin_data", "_in")]
     told += [scope.value(one).member("input") for one in parts.arguments[1:3] if one.type == "object"]
-    return next((text for one in told for text in one.known), "")[:MAX_CHARS]
+    fed = next((text for one in told for text in one.known), "")[:MAX_CHARS]
+    return f"{_variables(line, parts, scope)}{f'printf %s {shlex.quote(fed)} | ' if fed else ''}{line}"
+
+
+# Calls that write to what was started, and programs that run or keep what they read.
+_FEEDS: Final = frozenset({
+    "write", "puts", "print", "fwrite", "fputs", "write_all", "writeline", "writelines", "communicate", "end",
+    "newreader",
+})  # fmt: skip
+_READS_INPUT: Final = Lazy(
+    r"^'?(?:sudo\s+(?:-\S+\s+)*)?(?:\S*/)?(?:crontab\b.*\s-|at\s|batch\b|chpasswd\b|tee\s|(?:ba|z|da)?sh(?:\s+-s)?$|psql\b|mysql\b|ssh\s)"
+)
+_BRINGS: Final = Lazy(r"\b(?:curl|wget|fetch|aria2c)\b.*://")
+_MOST_LINES: Final = 8
 
 
 _VARIABLE: Final = Lazy(r"\$\{?([A-Za-z_]\w{0,40})")
 _SET_BY: Final = ("os.environ[{}]", "process.env.{}", "ENV[{}]")
 
 
-def with_variables(line: str, parts: Called, scope: NameScope) -> str:
+def _variables(line: str, parts: Called, scope: NameScope) -> str:
     """What stands before a command line where the program sets the variables that are named in it."""
     names, found = dict.fromkeys(match.group(1) for match in _VARIABLE.finditer(line)), ""
-    objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash")] if names else []
+    objects = [scope.value(one) for one in parts.arguments if one.type in ("object", "hash", "dictionary")]
     objects += [one.member("env") for one in objects]
-    objects += [value for name, value in named_arguments(parts, scope) if name == "env"] if names else []
-    for name in islice(names, _MOST_VARIABLES):
+    objects += [value for name, value in named_arguments(parts, scope) if name == "env"]
+    for name in (*islice(names, _MOST_VARIABLES), *_DATABASES):
         values = [*(one.member(name) for one in objects), *(scope.named(key.format(name)) for key in _SET_BY)]
         known = next((text for one in values for text in one.known if HOLE not in text), None)
-        found += "" if known is None else f"{name}={shlex.quote(known)}\n"
+        behind = " " if name in _DATABASES else "\n"
+        found += "" if known is None else f"{name}={shlex.quote(known)}{behind}"
     return found
 
 
+_DATABASES: Final = ("DATABASE_URL",)  # that programs read which the line does not name
 _MOST_VARIABLES: Final = 8
+
+
+_STARTED: Final = ("executableURL", "launchPath", "FileName", "fileName")
+_ARGUMENTS: Final = ("arguments", "Arguments")
+
+
+def started_by_members(owner: Node, scope: NameScope) -> Iterator[str]:
+    """The command lines that the members of a value name, with arguments: `task.launchPath`, `info.FileName`."""
+    name = text_of(owner)
+    made = scope.value(owner)
+    for program in (made.member("FileName"), *made.items[:1], made) if made.members or made.known else ():
+        if program.known:
+            listed = FollowedValue((), (*made.member("ArgumentList").items, *scope.named(f"{name}.ArgumentList").items))
+            yield from started("split", [program], listed if listed.items else made.member("Arguments"))
+            break
+    for prefix in (name, f"{name}.StartInfo"):
+        told = [scope.value(one.value) for member in _STARTED for one in scope.bounds_of(f"{prefix}.{member}")]
+        given = [scope.value(one.value) for member in _ARGUMENTS for one in scope.bounds_of(f"{prefix}.{member}")]
+        for program in told[:1]:
+            yield from started("split", [program], given[0] if given else UNKNOWN)
 
 
 class ServiceCalls:
@@ -294,6 +333,18 @@ class ServiceCalls:
         self._scope = scope
         self._calls: list[tuple[bool, int, str, Node]] = []
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._feeds: list[Node] = []  # calls that write, perhaps to what was started
+
+    def further_lines(self, lines: Sequence[str]) -> list[str]:
+        """The command lines of programs that run what they read, fed with each text that the text writes; and all of
+        them as one text, where one brings a file that another may run.
+        """
+        readers = [line for line in lines if _READS_INPUT.match(line)][:_MOST_LINES]
+        given = [one for node in self._feeds[:_MOST_LINES] for one in called(node).arguments[:2] if readers]
+        texts = [text.replace(HOLE, "VALUE") for one in given for text in self._scope().value(one).known[:1]]
+        several = 1 < len(lines) <= _MOST_LINES and any(map(_BRINGS.search, lines))
+        fed = [f"printf %s {shlex.quote(text)} | {line}" for text in texts for line in readers]
+        return [*fed, "\n".join(lines)] if several else fed
 
     @cached_property
     def _tells(self) -> bool:
@@ -303,6 +354,7 @@ class ServiceCalls:
     def take(self, name: str, node: Node) -> str | None:
         """Take a call by the last part of its name; the command of Git that it is, if it is one."""
         last = name.lower()
+        self._feeds += [node] if last in _FEEDS else []
         if last in _GIT_WORDS:
             parts = called(node)
             owner = text_of(parts.receiver)[-_LONGEST_OWNER:].lower()
@@ -392,6 +444,8 @@ class ServiceCalls:
                 parameter: told.get(parameter) or (UNKNOWN if default is None else scope.value(default))
                 for parameter, default in known
             }
+            further = object_of((key, value) for key, value in told.items() if key not in given)
+            given = {**told, **given, rest_of(own, NAMED_RESTS): further}
             found.append({**given, rest: FollowedValue((), tuple(values[len(known) :]))})
         return found
 

@@ -14,7 +14,7 @@ from tree_sitter import Node
 from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.bindings import BoundName
-from aegis.detect.languages.requests import LONGEST_CHAIN, MOST_NAMES, names_in
+from aegis.detect.languages.requests import LONGEST_CHAIN, MOST_NAMES, is_from_afar, names_in
 from aegis.detect.languages.syntax import Called, text_of
 from aegis.detect.languages.values import NameScope
 from aegis.detect.quick import remembered
@@ -153,7 +153,8 @@ def sweeps(names: Sequence[str], parts: Called, scope: NameScope) -> Iterator[Re
 def swept_by_request(parts: Called, node: Node, url: str, scope: NameScope) -> Iterator[ResourceEffect]:
     """What a request for the deletion of one thing ends that is made for each of all that a service lists."""
     listed = next(_listed(parts, scope, _ANSWERED), "")
-    if listed and _SMALL_THINGS.search(url) is None and not is_conditional(node):
+    far = "://" not in url or is_from_afar(url)
+    if listed and far and _SMALL_THINGS.search(url) is None and not is_conditional(node):
         yield ResourceEffect("delete", "cloud-resource", "all", (url[:_SHOWN],), "", listed[:_SHOWN])
 
 
@@ -201,7 +202,8 @@ def _of_audit(parts: Called, scope: NameScope) -> str:
     return next((text for text in (owner, *asked) if _AUDIT.search(text) is not None), "")
 
 
-_ANSWERED: Final = Lazy(r"\.json\(|\.data\b|json\.loads|JSON\.parse|json_decode")  # the answer to a request
+# The answer to a request.
+_ANSWERED: Final = Lazy(r"\.text\.split|\.json\(|\.data\b|json\.loads|JSON\.parse|json_decode")
 
 
 def _listed(parts: Called, scope: NameScope, also: Lazy | None = None) -> Iterator[str]:

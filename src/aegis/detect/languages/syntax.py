@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
@@ -78,7 +77,7 @@ _SPOKEN: Final[dict[CodeLanguage, _Spoken]] = {
     "perl": _Spoken(
         "tree_sitter_perl", "language",
         "[(function_call_expression) (ambiguous_function_call_expression) (method_call_expression)"
-        " (func1op_call_expression) (command_string) (eval_expression)] @call"
+        " (func1op_call_expression) (command_string) (eval_expression) (require_expression)] @call"
         " [(assignment_expression) (use_statement)] @assign (for_statement) @loop"
         " (subroutine_declaration_statement) @function"
         " [(conditional_statement) (postfix_conditional_expression)] @branch",
@@ -114,6 +113,7 @@ _JAVA: Final = (
     (Lazy(r"\bthrows\s+[\w., ]{1,200}\{"), "{"),
     (Lazy(r"([\w)])\s*->"), r"\1 =>"),
     (Lazy(r"(\w)::([a-z]\w*)"), r"\1.\2"),
+    (Lazy(r"\b([A-Z]\w*)\s*\.\.\.\s*(\w+)\s*\)"), r"params \1[] \2)"),
 )
 _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
     "java": _JAVA,
@@ -124,56 +124,43 @@ _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
 
 # How each language is told where nothing names it: what its programs begin with, the most telling first.
 _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
-    (
-        "rust",
-        r"(?m)\bfn\s+main\s*\(\s*\)\s*(?:->|\{)|^\s*use\s+std::|\blet\s+mut\s|\bprintln!\(|\bstd::(?:fs|process|env|path|net)::",
-    ),
-    ("kotlin", r"(?m)\bfun\s+main\s*\(|^\s*import\s+(?:java|kotlin|okhttp3)[\w.]*\s*$"),
+    ("rust",
+     r"(?m)\bfn\s+main\s*\(\s*\)\s*(?:->|\{)|^\s*use\s+std::|\blet\s+mut\s|\bprintln!\(|\bstd::(?:fs|process|env|path|net)::"),
+    ("kotlin",
+     r"(?m)\bfun\s+\w+\s*\([^)]*\)\s*(?:[:={]|$)|^\s*import\s+(?:java|kotlin|okhttp3|io\.ktor|android)[\w.]*(?:\.\*)?\s*$|\b(?:mutable)?(?:[lL]ist|[mM]ap|[sS]et)Of\("),
     ("scala", r"(?m)\bobject\s+\w+\s+extends\s+App\b|^\s*import\s+(?:scala|sys)\.[\w.{}, ]*_?\s*$|\bdef\s+main\(args:"),
-    (
-        "swift",
-        r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b",
-    ),
+    ("swift",
+     r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b"),
     ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen|redis\.p?call)\s*\("),
-    ("julia", r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\bhomedir\(\)"),
-    ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|\b\w+\s*:=\s*\w+\.\w+\("),
-    (
-        "csharp",
-        r"(?m)^\s*using\s+[A-Z][\w.]*;|\bConsole\.Write|\bnamespace\s+[A-Z][\w.]*\s*[{;]|\bstring\[\]\s+\w+\s*=",
-    ),
-    (
-        "java",
-        r"(?m)^\s*import\s+(?:static\s+)?java[x]?\.|\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\s|System\.out\.print|"
-        r"\bRuntime\.getRuntime\(\)|\bFiles\.\w+\(\s*Paths?\.",
-    ),
-    ("perl", r"(?m)^#!.*\bperl\b|^\s*use\s+(?:strict|warnings|File::\w+)\b|\bmy\s+[$@%]\w+|\bunlink\s+[\"'$]"),
-    (
-        "python",
-        r"(?m)^\s*(?:import\s+\w[\w., ]*$|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)",
-    ),
-    ("php", r"<\?"),
-    (
-        "ruby",
-        r"(?m)^#!.*\bruby\b|^\s*require\s+['\"]|^\s*def\s+\w+[?!]?\s*(?:\(|$)|\bFileUtils\.|\bputs\s|\bdo\s*\|\w+\||"
-        r"\bend\s*$|\bFile\.(?:delete|write|read|open|unlink|join)\b",
-    ),
-    (
-        "typescript",
-        r"(?m)\b(?:const|let|var)\s+\w+\s*:\s*[A-Za-z]|^\s*(?:export\s+)?(?:interface|type|enum)\s+[A-Z]\w*|"
-        r"\bimport\s+type\b|\)\s*:\s*(?:Promise<|void\b|string\b)",
-    ),
-    (
-        "javascript",
-        r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
-        r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]",
-    ),
-    (
-        "r",
-        r"(?m)\w\s*<-\s*(?:function\s*\(|c\(|[\w.\"'])|^\s*library\([\w.\"']+\)|\b(?:file\.path|Sys\.getenv|file\.remove|paste0)\(",
-    ),
+    ("julia",
+     r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\(homedir\(\),\s*\"[^)]*\);\s*recursive|\bccall\(:|\brun\(`"),
+    ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|^\s*\w+(?:,\s*\w+)*\s*:=\s*\w+\.\w+\("),
+    ("csharp",
+     r"(?m)^\s*using\s+(?:static\s+)?[A-Za-z][\w.]*;|\bConsole\.Write|\bnamespace\s+[A-Z][\w.]*\s*[{;]|\bstring\[\]\s+\w+\s*="),
+    ("java",
+     r"(?m)^\s*import\s+(?:static\s+)?java[x]?\.|\bpublic\s+(?:static\s+|final\s+)*(?:class|void)\s|System\.out\.print|"
+     r"\bRuntime\.getRuntime\(\)|\bFiles\.\w+\(\s*Paths?\."),
+    ("perl",
+     r"(?m)^#!.*\bperl\b|^\s*use\s+(?:strict|warnings|File::\w+)\b|\bmy\s+[$@%]\w+|\bunlink\s+[\"'$]|^\s*use\s+[A-Z]\w*(?:::\w+)*(?:\s+qw\b|\s*;)|^\s*sub\s+\w+\s*\{"),
+    ("python",
+     r"(?m)^\s*(?:import\s+\w[\w., ]*$|from\s+[\w.]+\s+import\b|def\s+\w+\(|class\s+\w+[(:]|print\(|with\s+open)"),
+    ("php", r"<\?|\$\w+->\w|\bforeach\s*\([^()]{1,80}\s+as\s+\$|\w::class\b"),
+    ("r",
+     r"(?m)\w\s*<-\s*(?:function\s*\(|c\(|[\w.\"'])|^\s*library\([\w.\"']+\)|\b(?:file\.path|Sys\.getenv|file\.remove|paste0|system2|download\.file)\("),
+    ("ruby",
+     r"(?m)^#!.*\bruby\b|^\s*require\s+['\"]|^\s*def\s+\w+[?!]?\s*(?:\(|$)|\bFileUtils\.|\bputs\s|\bdo\s*\|\w+\||[({]\s*\|\w+(?:,\s*\w+)*\||\(&:\w|"
+     r"\bend\s*$|\bFile\.(?:delete|write|read|open|unlink|join)\b"),
+    ("php", r"(?m)^\s*\$\w+\s*=\s*[^=~\s]"),
+    ("typescript",
+     r"(?m)\b(?:const|let|var)\s+\w+\s*:\s*[A-Za-z]|^\s*(?:export\s+)?(?:interface|type|enum)\s+[A-Z]\w*|"
+     r"\bimport\s+type\b|\)\s*:\s*(?:Promise<|void\b|string\b)"),
+    ("javascript",
+     r"\b(?:const|let|var)\s+[\w{\[]|=>|\brequire\s*\(|\bfunction\s*\*?\s*\w*\s*\(|\bconsole\.log|\bprocess\.|===|"
+     r"\bnew\s+[A-Z]|\bawait\s+fetch|\bdocument\.|\bimport\s+[\w{*][^\n]{0,80}\s+from\s+['\"]"),
     ("php", r"(?i)\$_(?:GET|POST|REQUEST|SERVER|COOKIE)\b|\$\w+\s*=[^=]|\$\w+->|\becho\s+[\"'$]"),
-)
+)  # fmt: skip
 _TOLD: Final = tuple((language, Lazy(pattern)) for language, pattern in _SHOWN)
+_OF_SHELLS: Final = [pattern for language, pattern in _TOLD if language == "php"][1:]  # that scripts of shells hold too
 _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "python": "python", "jupyter": "python", "notebook": "python", "ipython": "python", "node": "javascript",
     "javascript": "javascript", "typescript": "typescript", "deno": "typescript", "bun": "typescript",
@@ -186,12 +173,11 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
 _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
-    "groovy": "groovy", "jenkins": "groovy", "wp": "php",
+    "groovy": "groovy", "jenkins": "groovy", "wp": "php", "js": "javascript", "mjs": "javascript", "zx": "javascript",
+    "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
-
-
 # What no text in Python can hold at the beginning of a statement, whatever the name of what runs it says.
 _DECLARES: Final = Lazy(r"(?m)(?:^|;)\s*(?:const|let|var)\s+[\w${\[]")
 
@@ -226,7 +212,7 @@ def is_told(text: str, hint: str = "") -> bool:
         return True
     if not _WORDS.keys().isdisjoint(_DIVIDES.split(hint)):
         return True
-    return any(pattern.search(text) for _, pattern in _TOLD[:-1])
+    return any(pattern.search(text) for _, pattern in _TOLD if pattern not in _OF_SHELLS)
 
 
 def _capsule(address: int) -> object:
@@ -237,14 +223,7 @@ def _capsule(address: int) -> object:
     return capsule
 
 
-# What a notebook hands to a shell: a line behind `!`, or a whole cell; IPython calls its own `system` with it.
-_SHELL_LINE: Final = Lazy(r"(?m)^[ \t]*(?:\w+\s*=\s*)?!{1,2}[ \t]*([^\s=].*)$")
 _SPAN: Final = Lazy(r"([\[(]\d{1,4})\.\.")  # that the grammar of Perl reads as a number with a point: `@parts[0..2]`
-_SCRIPT_CELL: Final = Lazy(r"(?s)\A\s*%%(?:bash|sh|zsh|script\s+\S+|!)[^\n]*\n(.*)\z")
-
-
-def _told_shell(match: Any) -> str:
-    return f"get_ipython().system({json.dumps(match.group(1))})"
 
 
 def spelled(text: str, language: CodeLanguage) -> str:
@@ -254,9 +233,6 @@ def spelled(text: str, language: CodeLanguage) -> str:
         text = str(pattern.sub(other, text))
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
-    if language == "python" and ("!" in text or "%%" in text):
-        text = _SCRIPT_CELL.sub(_told_shell, text, count=1)
-        return str(_SHELL_LINE.sub(_told_shell, text))
     if language == "perl":
         return str(_SPAN.sub(r"\1 ..", text))
     if language == "csharp":
@@ -362,7 +338,10 @@ _CREATED: Final = frozenset({"new_expression", "object_creation_expression"})
 _WRAPPED: Final = frozenset({"argument", "literal_element", "expression_list", "array_element_initializer"})
 _LISTED: Final = frozenset({"list_expression", "parenthesized_expression"})
 _COMMENTS: Final = frozenset({"comment", "line_comment", "block_comment"})
-_ONE_ARGUMENT: Final = "func1op_call_expression"  # a call of Perl whose name is a word of the language
+BY_WORD: Final = frozenset({
+    "func1op_call_expression", "eval_expression", "include_expression", "include_once_expression",
+    "require_expression", "require_once_expression",
+})  # fmt: skip
 SHELLS_OUT: Final = frozenset({"subshell", "shell_command_expression", "command_string"})
 
 
@@ -374,9 +353,7 @@ def called(node: Node) -> Called:
         None,
     )
     created = node.type in _CREATED
-    if node.type == "eval_expression":
-        return Called(None, "eval", arguments_of(node))
-    if node.type == _ONE_ARGUMENT:
+    if node.type in BY_WORD:
         return Called(None, text_of(node.children[0]), arguments_of(node))
     if function is None and created and node.named_child_count:
         function = node.named_children[0]
@@ -421,7 +398,7 @@ def sign_between(node: Node, left: Node, right: Node) -> str:
 def arguments_of(node: Node) -> tuple[Node, ...]:
     """The arguments of a call, each without what only wraps it; those that are named stay as they are."""
     listed = node.child_by_field_name("arguments")
-    if node.type in ("eval_expression", _ONE_ARGUMENT):
+    if node.type in BY_WORD:
         return tuple(node.named_children)
     if listed is None:
         listed = next((child for child in node.named_children if child.type in ("argument_list", "arguments")), None)

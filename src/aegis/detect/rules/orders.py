@@ -50,17 +50,7 @@ _OF_A_MACHINE: Final = frozenset(
 )
 _END: Final = Lazy(r"[.!?](?:\s|$)|。|！|？|\n\s*(?:[-*#>|]|\d+[.)])\s?|\n\s*\n".encode())
 _BOUNDS: Final = frozenset(b" \t\n.,;:!?)"[at : at + 1] for at in range(10))  # what ends a word, and is none of it
-_OF_A_NAME: Final = (
-    b"/",
-    b"@",
-    b"_",
-    b"=",
-    b".",
-    b"~",
-    b"-",
-    b"$",
-    b"\\",
-)  # beside a word that is part of a path or a name
+_OF_A_NAME: Final = (b"/", b"@", b"_", b"=", b".", b"~", b"-", b"$", b"\\")  # beside a word of a path or a name
 _HANDLE: Final = Lazy(rb"(?:^|[\s(])@$")  # `@assistant`
 _UTTERED: Final = Lazy(rb"[\"\[(<>;]|:\s|,\"")  # where a cell, a remark in brackets or a line of a talk begins
 _SPEAKERS: Final = Lazy(rb"(?i)\b(?:customer|user|caller|client|guest|patient|kund(?:e|in)|cliente|visitor)\s?:\s")

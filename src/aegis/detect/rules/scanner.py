@@ -105,26 +105,8 @@ DATA: Final = frozenset({"secret", "pii"})  # categories of what is masked or no
 MOST_CHECKED_TOGETHER: Final = 2_000  # matches that are checked in all texts of a call
 _FEW: Final = 6  # patterns that are tried one by one in less time than the engine takes
 _WORD_SYNTAX: Final = (
-    "(?i)",
-    "\\b",
-    "\\A",
-    "\\z",
-    "^",
-    "$",
-    "(?:",
-    "(",
-    ")",
-    "|",
-    "\\w",
-    "\\d",
-    "+",
-    "*",
-    "?",
-    "[",
-    "]",
-    "-",
-    "_",
-)
+    "(?i)", "\\b", "\\A", "\\z", "^", "$", "(?:", "(", ")", "|", "\\w", "\\d", "+", "*", "?", "[", "]", "-", "_",
+)  # fmt: skip
 # Surfaces that share engines: the roles of a call's values, and texts that can be long.
 _SHARING: Final[tuple[frozenset[Surface], ...]] = (
     frozenset(TEXT_ROLES), frozenset({"content", "document", "result"}),

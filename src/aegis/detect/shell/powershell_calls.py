@@ -52,6 +52,9 @@ _GOES_OVER: Final = frozenset({
     "enumeratedirectories", "enumeratefilesystementries", "enumeratefilesysteminfos",
 })  # fmt: skip
 _LISTS_FILES: Final = frozenset({"getfolder", "getfile", "namespace"})
+_GIVES_ITSELF: Final = frozenset({
+    "get", "items", "tostring", "trim", "invoke", "gettype", "getawaiter", "getresult", "normalize", "trimend",
+})  # fmt: skip
 _OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
 
 
@@ -125,18 +128,7 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
         return PsValue(text=value.text, known=False, kinds=kinds, type=f"{value.type}::{first.text.lower()}")
     if name in _LISTS_FILES and is_place(first.text):
         return PsValue(text=first.text, known=False, kinds=kinds)
-    if name in {
-        "get",
-        "items",
-        "tostring",
-        "trim",
-        "invoke",
-        "gettype",
-        "getawaiter",
-        "getresult",
-        "normalize",
-        "trimend",
-    }:
+    if name in _GIVES_ITSELF:
         return value.named("")
     if name in {"getstring", "readtoend", "decompress", "read"}:
         source = next((one for one in given if one.kinds), value)

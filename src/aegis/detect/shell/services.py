@@ -21,7 +21,7 @@ from aegis.detect.shell.catalogue import Deed, builtin_programs, of_kind, uses
 from aegis.detect.shell.tamper import ARMS
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import DRY, TRIES, Did, service_resource, without_trials
-from aegis.detect.shell.words import FED
+from aegis.detect.shell.words import FED, NEAR_BY
 from aegis.detect.tool_words import is_throwaway
 
 
@@ -125,12 +125,15 @@ def _by_letters(name: str, plain: frozenset[str], command: Command) -> str:
 def _is_of_tests(command: Command) -> bool:
     """Whether a command works on the database that tests are run with: `RAILS_ENV=test rails db:drop`.
 
-    Not where it is told an address beside that: whose database is there nothing says.
+    Where it is told an address, that of a database near by that was made to be thrown away.
     """
     given = [*command.variables, *((name, value) for name, _, value in (word.partition("=") for word in command.args))]
     named = [value.lower() for name, value in given if name.upper() in _ENVIRONMENTS]
     named += [value.rpartition(".")[2].lower() for name, value in given if name in _DJANGO]
-    return bool(named) and _TESTS.issuperset(named) and not any("://" in value for _, value in given)
+    named += ["test" for name, value in given if name == "--database" and is_throwaway(value)]
+    told = [NEAR_BY.match(value) for _, value in given if "://" in value]
+    thrown = all(one is not None and is_throwaway(one.group(1)) for one in told)
+    return thrown and bool(told or named) and _TESTS.issuperset(named)
 
 
 def _is_emulated(command: Command) -> bool:

@@ -358,8 +358,7 @@ _KNOWN: Final = frozenset({*uses(), *command_lines()})
 def _hands(command: Command, shell: str, facts: ShellFacts) -> None:
     """Take in the script that a command hands to a shell of Windows."""
     script, hidden = powershell_script(command.args) if shell == "powershell" else (cmd_script(command.args), False)
-    if script:
-        facts.foreign.append((shell, script))
+    facts.foreign += [(shell, script)] if script else []
     if hidden:
         facts.effects.append(ResourceEffect("execute", "code", "one", (), "", command.text[:_SHOWN]))
 
@@ -368,9 +367,10 @@ def _uses(name: str, command: Command, facts: ShellFacts) -> None:
     """Add what the entries of a program say that it does to which resource."""
     for did in effects_of(name, command.args):
         facts.effects.append(ResourceEffect(did.verb, did.resource, did.scope, did.values, "", command.text[:_SHOWN]))
+    before = [f"{key}='{value}'" for key, value in command.variables if "'" not in value]
     for shell, line in inner_lines(name, command.args):
         if shell == "bash":
-            facts.scripts.append(line)
+            facts.scripts.append(" ".join([*before, line]))
         else:
             facts.foreign.append((shell, line))
 

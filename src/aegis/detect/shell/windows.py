@@ -62,12 +62,8 @@ _REMOTE_CODE: Final = frozenset({
     "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
 })  # fmt: skip
 _SOCKETS: Final = (
-    "net.sockets.tcp",
-    "net.sockets.udpclient",
-    "clientwebsocket",
-    "networkinformation.ping",
-    "io.pipes.named",
-)
+    "net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket", "networkinformation.ping", "io.pipes.named",
+)  # fmt: skip
 _HIDES_FROM: Final = ("amsiutils", "amsiinitfailed", "amsicontext", "amsiscanbuffer", "etweventwrite", "amsi.dll",
                       "complus_etwenabled", "psetwlogprovider", "cachedgrouppolicysettings")  # fmt: skip
 _COMMON_TYPES: Final = POWERSHELLS | {"cmd", "command"}

@@ -163,8 +163,8 @@ _OF_DATA: Final = Lazy(
     r"(?i)^\s*(?:drop\s+(?:table|schema|view|index)|truncate|delete\s+from|alter\s+table)\b[^;$`\\]*;?\s*"
     r"(?:create\s+schema\s+[^;$`\\]*;?\s*)?$"
 )
-_NEAR_BY: Final = Lazy(
-    r"(?i)^(?:postgres(?:ql)?|mysql|mariadb)://(?:[^\s/@]{1,80}@)?(?:localhost|127\.0\.0\.1)(?::\d+)?/([\w-]{1,63})$"
+NEAR_BY: Final = Lazy(
+    r"(?i)^(?:postgres(?:ql)?|mysql|mariadb)://(?:[^\s/@]{1,80}@)?(?:localhost|127\.0\.0\.1)(?::\d+)?/([\w-]{1,63})(?:\?[\w=&-]{0,80})?$"
 )
 _HOSTS: Final = frozenset({"-h", "--host", "-S", "--server"})
 # Settings that stand among the words of a command as well, or say only who asks.
@@ -180,7 +180,7 @@ def is_spared(command: Command, statement: str) -> bool:
     options = dict(pairwise(command.args))
     far = [value for option, value in options.items() if option in _HOSTS]
     far += [arg.partition("=")[2] for arg in command.args if arg.startswith(("--host=", "--server="))]
-    addressed = [match.group(1) for arg in command.args if (match := _NEAR_BY.match(arg)) is not None]
+    addressed = [match.group(1) for arg in command.args if (match := NEAR_BY.match(arg)) is not None]
     if (
         not _OF_CLIENTS.issuperset(name for name, _ in command.variables)
         or ("://" in command.text and len(addressed) != 1)

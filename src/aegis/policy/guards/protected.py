@@ -25,30 +25,11 @@ from aegis.detect.takes import Taken, taken
 from aegis.policy.guards.base import Case
 from aegis.policy.guards.unsettling import Ends, is_setting, is_target, taken_by_code, tool_takes, unsettles
 
-COMMANDS: Final = frozenset(
-    {
-        "agents",
-        "alerts",
-        "approvals",
-        "canaries",
-        "config",
-        "containment",
-        "explain",
-        "hook",
-        "init",
-        "keys",
-        "kill",
-        "log",
-        "mcp",
-        "missions",
-        "report-false-alarm",
-        "run",
-        "serve",
-        "tools",
-        "users",
-        "why",
-    }
-)  # fmt: skip - those of the command line that read or change what decides, who decides, and what is asked
+# Those of the command line that read or change what decides, who decides, and what is asked.
+COMMANDS: Final = frozenset({
+    "agents", "alerts", "approvals", "canaries", "config", "containment", "explain", "hook", "init", "keys", "kill",
+    "log", "mcp", "missions", "report-false-alarm", "run", "serve", "tools", "users", "why",
+})  # fmt: skip
 _SUBCOMMANDS: Final = [[word] for word in sorted(COMMANDS)]  # as the first word of a text
 _PROSE: Final = frozenset({"content", "document"})  # for people, or what a file is written with: nothing obeys it
 # Commands whose words are data: what they name is not run.
