@@ -50,7 +50,6 @@ from aegis.detect.tool_words import acts
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 # Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
-
 _SIZE: Final = 16_384  # characters of one batch; a longer string is a batch of its own
 
 

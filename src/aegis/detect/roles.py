@@ -13,20 +13,15 @@ from aegis.detect.extract import Raw
 from aegis.detect.markup import is_own_host, is_probe
 from aegis.detect.resources import is_local_page
 
-# Words in names of arguments and tools, and what they say about a string's use.
-#
-# Names are split at case changes, digits and punctuation; the last telling word wins, because names end with what a
-# thing is (`file_path`, `queryUrl`). They are the weakest evidence: a declared role, then the string itself, come
-# first.
-
+# Words in names of arguments and tools, and what they say about a string's use. Names are split at case changes, digits
+# and punctuation; the last telling word wins, because names end with what a thing is (`file_path`, `queryUrl`). They are
+# the weakest evidence: a declared role, then the string itself, come first.
 _WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal"),
     "sql": ("sql", "statement", "statements", "stmt"),
-    "path": (
-        "path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
-        "destination", "cwd", "pathname", "workdir",
-    ),
+    "path": ("path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
+        "destination", "cwd", "pathname", "workdir"),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
         "website", "site", "address"),
     "query_fragment": ("filter", "where", "when", "if", "rule", "conditions", "condition", "criteria", "orderby",
