@@ -14,8 +14,8 @@ from aegis.detect.markup import is_own_host, is_probe
 from aegis.detect.resources import is_local_page
 
 # Words in names of arguments and tools, and what they say about a string's use. Names are split at case changes, digits
-# and punctuation; the last telling word wins, because names end with what a thing is (`file_path`, `queryUrl`). They are
-# the weakest evidence: a declared role, then the string itself, come first.
+# and punctuation; the last telling word wins, because names end with what a thing is (`file_path`, `queryUrl`). They
+# are the weakest evidence: a declared role, then the string itself, come first.
 _WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal"),
