@@ -131,8 +131,8 @@ def taken_away(commands: Sequence[Command]) -> Iterator[Command]:
         elif name == "find" and (f"{STARTED}rm" in one.feeds or "-delete" in args) and not any(map(_KEPT.match, args)):
             end = next((at for at, arg in enumerate(args) if arg[:1] in ("-", "(", "!")), len(args))
             named = [value for option, value in pairwise(args) if option in ("-name", "-iname")]
-            found = [path.rstrip("/") for path in args[:end] if not named or not path.startswith(_OF_SYSTEMS)]
-            gone = [f"{path}/{pattern}" for path in found for pattern in named or ["*"] if "*" in pattern]
+            found = [path.rstrip("/") for path in args[:end] if not path.startswith(_OF_SYSTEMS)]
+            gone = [f"{path}/{pattern}" for path in found for pattern in named if pattern.startswith("*.")]
         folder = next((below(one.folder, base) for base in bases), one.folder)
         if gone and (name != "git" or _NO_PROJECT.match(folder)):
             yield command._replace(name="rm", args=("-rf", *(below(folder, path) for path in gone)))
