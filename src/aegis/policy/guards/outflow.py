@@ -165,9 +165,8 @@ def answer_data(
 
 # What a forge or a board shows to everyone who may look, and keeps.
 _SHOWN: Final = frozenset({
-    "answer", "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste",
-    "pastebin", "pr", "pull", "question", "reddit", "release", "reply", "review", "snippet", "stackexchange",
-    "stackoverflow", "thread", "ticket", "tweet", "wiki",
+    "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr",
+    "pull", "reddit", "release", "reply", "review", "snippet", "stackexchange", "stackoverflow", "ticket", "tweet", "wiki",
 })  # fmt: skip
 _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
