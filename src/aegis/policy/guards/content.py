@@ -61,7 +61,8 @@ _OF_AGENTS: Final = Lazy(_AGENTS_FILE)
 _HANDS_ON: Final = Lazy(  # files of agents, and what a forge or a log shows
     rf"{_AGENTS_FILE}|\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b"
 )
-_LONGEST_WRITTEN: Final = 16_384  # characters
+_MOST_WRITTEN: Final = 16_384  # characters of one call that are asked: bounds what they cost together
+_COSTS_LIKE: Final = 512  # characters that a look at a short text costs as much as
 _LEAST_IN_CODE: Final = 2
 _TITLE: Final = 120  # characters below which a text may be the title of another
 _ABOUT_ORDERS: Final = Lazy(r"(?i)\bprompt[- ]?injections?\b")  # which a document with this title describes
@@ -169,11 +170,13 @@ class ContentGuard:
         paths = [text.value for text in texts if text.role == "path"]
         told = not _TELL_MODELS.isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
         least = _LEAST_IN_CODE if any(map(_OF_CODE.search, paths)) else 1
+        left = _MOST_WRITTEN
         for text in texts:
             value, role = text.value, text.role
             written = role in _WRITTEN or (role == "command" and _HANDS_ON.search(value) is not None)
-            if not written or len(value) > _LONGEST_WRITTEN or not (told or _MAY_ORDER.search(value)):
+            if not written or len(value) > left or not (told or _MAY_ORDER.search(value)):
                 continue
+            left -= max(len(value), _COSTS_LIKE)
             hits = [hit for hit in self._scanner.scan(value, "result") if _orders(hit, value, role)]
             signs = {hit.rule.id for hit in hits}
             sure = [hit for hit in hits if told or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]

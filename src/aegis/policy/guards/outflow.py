@@ -165,8 +165,9 @@ def answer_data(
 
 # What a forge or a board shows to everyone who may look, and keeps.
 _SHOWN: Final = frozenset({
-    "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste", "pastebin", "pr",
-    "pull", "reddit", "release", "reply", "review", "snippet", "stackexchange", "stackoverflow", "ticket", "tweet", "wiki",
+    "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste", "pastebin",
+    "pr", "pull", "reddit", "release", "reply", "review", "snippet", "stackexchange", "stackoverflow", "ticket",
+    "tweet", "wiki",
 })  # fmt: skip
 _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
