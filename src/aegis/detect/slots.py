@@ -126,6 +126,7 @@ def filed_program(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
 
 _NAMES_FILE: Final = frozenset({"file", "filename", "path"})
 _RUNS: Final = frozenset({"run", "execute", "exec"})
+_LINES: Final = frozenset({"line", "lines"})  # of a shell, where a tool's name says no more than that it runs
 _LONGEST_ENDING: Final = 12
 # Short names of languages that are names of something else as well, and signs that stand in programs and in no version.
 _SAYS_ELSE: Final = frozenset({"bun", "c", "cs", "deno", "dotnet", "go", "node", "pl", "r", "sc", "ts", "sql"})
@@ -156,6 +157,8 @@ def may_run(tool: str, argument: str) -> TextRole | None:
     if not _TAKES_TEXT.issuperset(last) or not last:
         return None
     role, runs = executes(tool), runs_code(tool)
+    if role is None and words <= _RUNS and last[0] in _LINES:
+        return "command"
     if role == "command":
         return "command" if runs or words & _SYSTEM_SHELLS else None
     if role == "sql" or "statement" in words:

@@ -69,7 +69,7 @@ _ENTERS: Final = frozenset({
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
 _TRIES_CLUSTER: Final = Lazy(r"(?i)dry_?run")
-_STORED: Final = frozenset({"database", "table", "record"})
+_STORED: Final = frozenset({"database", "table", "record", "storage"})
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
 _PUTS: Final = frozenset(
     {"write", "puts", "print", "printf", "fwrite", "fputs", "writestring", "write_all", "writelines", "writeln"}
