@@ -18,7 +18,8 @@ from aegis.detect.resources import is_local_page
 # are the weakest evidence: a declared role, then the string itself, come first.
 _WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
-    "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal", "entrypoint"),
+    "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal",
+        "entrypoint"),
     "sql": ("sql", "statement", "statements", "stmt"),
     "path": ("path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
         "destination", "cwd", "pathname", "workdir"),
@@ -290,8 +291,7 @@ def looks_like_sql(text: str) -> bool:
     """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
     if text.lstrip().lstrip("(")[:1] not in _STARTS:
         return False
-    text = _OPENED.sub("", text, 1)
-    words = text.split(None, 2)
+    words = (text := _OPENED.sub("", text, 1)).split(None, 2)
     if len(words) < 2:
         return False
     first, second = words[0].lower().lstrip("("), words[1].lower()
@@ -329,7 +329,8 @@ _ENDS_VALUE: Final = Lazy(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
 # A quotation that opens behind a blank and closes before one ends no value: `Mug "Best dad"`.
 _QUOTED: Final = Lazy(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
 _VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
-_EDITED: Final = frozenset({"after", "append", "before", "insert", "lines", "new", "old", "prepend", "replace"})  # what edits of a file call its text
+# What edits of a file call its text.
+_EDITED: Final = frozenset({"after", "append", "before", "insert", "lines", "new", "old", "prepend", "replace"})
 _EDITS: Final = frozenset({"edit", "file", "files", "modify", "multiedit", "patch", "replace"})
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 

@@ -97,7 +97,7 @@ def is_for_tests(text: str) -> bool:
     return thrown and hosts <= _NEAR_BY and (bool(hosts) or any(groups[2] for groups in told))
 
 
-_EMULATED: Final = Lazy(r"(?i)\bendpoint(?:_?url)?[\"']?\s*[=:]\s*[\"']https?://(?:localhost|127\.0\.0\.1|localstack)\b")
+_EMULATED: Final = Lazy(r"(?i)\bendpoint(?:_?url)?[\"']?\s*[=:]\s*[\"']https?://(?:localhost|127\.0\.0\.1|localstack)")
 # The databases that a program names: by a setting, in an address, as an option.
 _BASES: Final = Lazy(
     r"(?i)(?:\bdb_?name|\bdatabase|\bdb|initial catalog)[\"']?\s*(?:=>?\s*[\"']?|:\s+[\"']?|:[\"'])([\w-]{1,63})|"
