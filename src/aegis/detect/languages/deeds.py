@@ -44,7 +44,7 @@ from aegis.detect.languages.requests import (
     squashed,
     unnarrowed,
 )
-from aegis.detect.languages.service_calls import SENDS, ServiceCalls, as_started, started_by_members
+from aegis.detect.languages.service_calls import SENDS, ServiceCalls, as_started, speaks_to_emulator, started_by_members
 from aegis.detect.languages.sweeps import ends_something, is_conditional, sweeps
 from aegis.detect.languages.syntax import (
     SHELLS_OUT,
@@ -68,7 +68,7 @@ _ENTERS: Final = frozenset({
 })  # fmt: skip
 _MOST_ASKED: Final = 32  # calls of a loop of which it is asked what stands before them
 _SHOWN: Final = 80
-_TRIES_CLUSTER: Final = Lazy(r"(?i)dry_?run")
+_TRIES_CLUSTER: Final = Lazy(r"(?i)dry_?run[\"']?\s*[:=]\s*\[?\s*[\"']All")
 _STORED: Final = frozenset({"database", "table", "record", "storage"})
 _MOST_WRITTEN: Final = 8  # texts that a program writes of which it is asked what they do
 _PUTS: Final = frozenset(
@@ -297,7 +297,8 @@ class _Program:
         if entry.registry and self._writes_key(entry, parts, shown):
             return
         if entry.resource is not None:
-            if entry.does == "delete" and entry.resource in _STORED and is_for_tests(self._text()):
+            tried = speaks_to_emulator if entry.resource == "storage" else is_for_tests
+            if entry.does == "delete" and entry.resource in _STORED and tried(self._text()):
                 return
             values = [text for place in entry.of for text in self._argument(parts, place, entry).known]
             if entry.everything:

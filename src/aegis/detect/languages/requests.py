@@ -88,7 +88,7 @@ def is_grave(statement: str, text: Callable[[], str]) -> bool:
 
 def is_for_tests(text: str) -> bool:
     """Whether all that a program asks is in memory, or a database near by that was made to be thrown away."""
-    if (_IN_MEMORY.search(text) is not None and _CONNECTS.search(text) is None) or _EMULATED.search(text) is not None:
+    if _IN_MEMORY.search(text) is not None and _CONNECTS.search(text) is None:
         return True
     told = [match.groups() for match in _BASES.finditer(text)]
     names = [next(filter(None, groups)) for groups in told]
@@ -97,7 +97,6 @@ def is_for_tests(text: str) -> bool:
     return thrown and hosts <= _NEAR_BY and (bool(hosts) or any(groups[2] for groups in told))
 
 
-_EMULATED: Final = Lazy(r"(?i)\bendpoint(?:_?url)?[\"']?\s*[=:]\s*[\"']https?://(?:localhost|127\.0\.0\.1|localstack)")
 # The databases that a program names: by a setting, in an address, as an option.
 _BASES: Final = Lazy(
     r"(?i)(?:\bdb_?name|\bdatabase|\bdb|initial catalog)[\"']?\s*(?:=>?\s*[\"']?|:\s+[\"']?|:[\"'])([\w-]{1,63})|"

@@ -321,6 +321,18 @@ def started_by_members(owner: Node, scope: NameScope) -> Iterator[str]:
             yield from started("split", [program], given[0] if given else UNKNOWN)
 
 
+def speaks_to_emulator(text: str) -> bool:
+    """Whether each client of a cloud that a program makes asks an emulator on the machine itself."""
+    clients = len(_MADE.findall(text))
+    return clients > 0 and clients == len(_EMULATED.findall(text))
+
+
+_MADE: Final = Lazy(r"\bboto3\.(?:client|resource)\s*\(|\.Session\(")
+_EMULATED: Final = Lazy(
+    r"\bboto3\.(?:client|resource)\s*\([^()#]{0,200}endpoint_url\s*=\s*['\"]https?://(?:localhost|127\.0\.0\.1)[:/'\"]"
+)
+
+
 class ServiceCalls:
     """What one text asks of services, call by call; `own` are the functions of the text itself."""
 
