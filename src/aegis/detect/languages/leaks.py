@@ -103,11 +103,9 @@ _STOLEN: Final = (
     ("moz_cookies", "cookies.sqlite"), ("encryptedpassword", "logins.json"),
 )  # fmt: skip
 
+_BROWSER_FILES: Final = r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat"
 may_leak: Final = one_of(
-    *WORTH,
-    _PROGRAM.pattern,
-    "password_value|encrypted_value|card_number_encrypted|encryptedPassword",
-    r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat",
+    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword", _BROWSER_FILES
 )
 
 
@@ -192,9 +190,7 @@ def steals(text: str) -> bool:
     )
 
 
-_OF_BROWSERS: Final = Lazy(
-    r"[\"'/\\](?:logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat)[\"']"
-)
+_OF_BROWSERS: Final = Lazy(rf"[\"'/\\](?:{_BROWSER_FILES})[\"']")
 _FAR: Final = Lazy(r"https?://(?:[\w-]+\.){1,6}[a-z]{2,18}\b")
 
 

@@ -165,7 +165,7 @@ class ContentGuard:
         A single sign is one of prose: names in the code of a program look like a model that is called.
         """
         texts, names = facts.texts.strings, words_of(tool)
-        if _is_about_orders(texts) or not _LOOK_AT.isdisjoint(names):
+        if not _LOOK_AT.isdisjoint(names):
             return
         paths = [text.value for text in texts if text.role == "path"]
         told = not _TELL_MODELS.isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
@@ -180,14 +180,12 @@ class ContentGuard:
             hits = [hit for hit in self._scanner.scan(value, "result") if _orders(hit, value, role)]
             signs = {hit.rule.id for hit in hits}
             sure = [hit for hit in hits if told or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
-            if (
-                not (
-                    any(hit.rule.handed_on or told for hit in sure)
-                    or (len(signs) > 1 and not _SPOKEN.isdisjoint(signs))
-                )
-                or len(signs) < least
-            ):
+            hands_on = any(hit.rule.handed_on or told for hit in sure)
+            spoken = len(signs) > 1 and not _SPOKEN.isdisjoint(signs)
+            if len(signs) < least or not (hands_on or spoken):
                 continue
+            if _is_about_orders(texts):
+                return
             for hit in sure:
                 rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
                 seen.setdefault((rule.id, text.path), (rule, value[hit.start : hit.end]))
