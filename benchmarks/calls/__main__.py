@@ -17,16 +17,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
-import yaml
 
 from aegis.detect.likely import CallScorer, CallWeights, features_of, weight_of, weights_path
-from benchmarks.learning import Row, learn
+from benchmarks.calls.examples import Example, harmless_of_tests, pairs_of, rows_of, writers
+from benchmarks.learning import learn
 
 TEXTS: Final = Path(__file__).parent / "texts"
-TESTS: Final = Path(__file__).parents[2] / "tests"
 LEAST_SEEN: Final = 2  # calls in which a feature has to occur
 RIDGE: Final = 1 / 3
 PARTS: Final = 4  # of the writers, each scored by the others
@@ -35,79 +34,11 @@ TRIED: Final = (0.6, 0.8, LEAST, 1.2, 1.5)
 LIGHTEST: Final = 6  # hundredths below which a weight is left out
 
 
-class Example(msgspec.Struct, frozen=True, kw_only=True):
-    """A dangerous call and its twin, or a harmless call alone."""
-
-    tool: str
-    good: dict[str, Any]
-    bad: dict[str, Any] | None = None
-    good_tool: str = ""
-
-
-class Pair(NamedTuple):
-    """The features of a dangerous call, if there is one, and of a harmless one."""
-
-    bad: dict[str, float] | None
-    good: dict[str, float]
-    example: Example
-
-
-def writers(folder: Path = TEXTS) -> dict[str, list[Example]]:
-    """The calls of each writer; raises `OSError` or `msgspec.DecodeError` for what cannot be read."""
-    return {
-        path.stem: [msgspec.json.decode(line, type=Example) for line in path.read_bytes().splitlines()]
-        for path in sorted(folder.glob("*.jsonl"))
-    }
-
-
-def harmless_of_tests() -> list[Example]:
-    """The calls of the project's tests that everybody expects to pass; what they stop is not learned from."""
-    found = [
-        (entry["tool"], entry["arguments"])
-        for path in sorted((TESTS / "everyday").glob("*.yaml"))
-        for entry in yaml.safe_load(path.read_text("utf-8"))
-        if entry.get("answer", "allow") == "allow"
-    ]
-    for path in sorted((TESTS / "regression").glob("*.yaml")):
-        held = yaml.safe_load(path.read_text("utf-8"))
-        for entry in held.get("benign", ()):
-            told = entry if isinstance(entry, dict) and "arguments" in entry else {"arguments": entry}
-            found.append((told.get("tool", held.get("tool")), told["arguments"]))
-    for path in sorted((TESTS / "unit" / "detect" / "pairs").glob("*.yaml")):
-        held = yaml.safe_load(path.read_text("utf-8"))
-        found += [(pair.get("twin", pair.get("tool", held.get("tool"))), pair["good"]) for pair in held["pairs"]]
-    return [Example(tool=tool, good=arguments) for tool, arguments in found if isinstance(arguments, dict)]
-
-
 def weighed(tool: str, arguments: Mapping[str, Any]) -> dict[str, float]:
     """The features of a call with what each counts: the more there are, the less."""
     found = features_of(tool, arguments)
     each = weight_of(len(found))
     return {" ".join(feature).rstrip(): each for feature in sorted(found)}
-
-
-def pairs_of(examples: Sequence[Example]) -> list[Pair]:
-    return [
-        Pair(
-            None if one.bad is None else weighed(one.tool, one.bad),
-            weighed(one.good_tool or one.tool, one.good),
-            one,
-        )
-        for one in examples
-    ]
-
-
-def rows_of(pairs: Sequence[Pair]) -> list[Row]:
-    """The calls, and of each two of a pair the difference."""
-    rows: list[Row] = []
-    for pair in pairs:
-        rows.append(Row(pair.good, is_met=False))
-        if pair.bad is not None:
-            rows.append(Row(pair.bad, is_met=True))
-            names = pair.bad.keys() | pair.good.keys()
-            differing = {name: pair.bad.get(name, 0.0) - pair.good.get(name, 0.0) for name in sorted(names)}
-            rows.append(Row({name: one for name, one in differing.items() if one}, is_met=True, starts=False))
-    return rows
 
 
 def as_weights(learned: Mapping[str, float]) -> CallWeights:
@@ -143,13 +74,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="learn from all and write, without measuring")
     asked = parser.parse_args()
-    held = {writer: pairs_of(examples) for writer, examples in writers().items()}
-    common = rows_of(pairs_of(harmless_of_tests()))
+    held = {writer: pairs_of(examples, weighed) for writer, examples in writers(TEXTS).items()}
+    common = rows_of(pairs_of(harmless_of_tests(), weighed))
     if asked.write:
         weights = as_weights(learn([*common, *chain.from_iterable(map(rows_of, held.values()))], LEAST_SEEN, RIDGE))
-        weights_path().write_bytes(msgspec.json.encode(weights) + b"\n")
+        weights_path("calls").write_bytes(msgspec.json.encode(weights) + b"\n")
         count = len(weights.tools) + len(weights.values) + sum(map(len, weights.members.values()))
-        print(f"{weights_path()}: {count} weights, least {weights.least}")
+        print(f"{weights_path('calls')}: {count} weights, least {weights.least}")
         return
     found: dict[float, list[list[bool]]] = {least: [[], [], []] for least in TRIED}
     names = sorted(held)

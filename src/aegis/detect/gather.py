@@ -27,7 +27,7 @@ from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
-from aegis.detect.likely import shipped
+from aegis.detect.likely import CallScorer, TextScorer, shipped, shipped_for_text
 from aegis.detect.operands import below
 from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
@@ -46,7 +46,7 @@ from aegis.detect.self_running import is_read_when_written
 from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
 from aegis.detect.structured import deed_of, pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, plays, puts_by_name, run_by, runs_by_name, written_by
-from aegis.detect.tool_words import acts
+from aegis.detect.tool_words import acts, asks
 from aegis.detect.views import MAX_VIEWS, MOST_DECODED, may_have_views, views_of
 
 # Many short strings looked at in one go: what most of them have nothing of is asked once a batch, not once each.
@@ -327,10 +327,14 @@ def gather(subject: FactSubject) -> Facts:
         for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
         weighed = not filed and total <= _MOST_WEIGHED and acts(deed)
+        scorer: CallScorer | TextScorer | None = None
         if weighed and _RUNS.isdisjoint([text.role for text in texts]):
-            likely = shipped().likely(tool, given)
-            if likely is not None and not only_says(given):
-                found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
+            scorer = shipped()
+        elif not asks(deed):
+            scorer = shipped_for_text()
+        likely = None if scorer is None else scorer.likely(tool, given)
+        if likely is not None and not only_says(given):
+            found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:

@@ -9,11 +9,12 @@ Work is linear: every word is looked up once, of a bounded number of short value
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import islice, pairwise
 from math import sqrt
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -51,6 +52,8 @@ _BARE: Final = frozenset({  # tokens that say something by the name of their mem
 })  # fmt: skip
 # Uploads that never ended, which nobody has as an object, and what a mail is no longer filed under.
 _OF_NOBODY: Final = frozenset({"AbortIncompleteMultipartUpload", "removeLabelIds"})
+MOST_READ: Final = 4_096  # characters of a call's running text that are weighed
+_APART: Final = str.maketrans({mark: f" {mark} " for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"})
 _BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
 
 
@@ -71,6 +74,16 @@ class CallWeights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     members: dict[str, dict[str, int]]
 
 
+class TextWeights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was learned of running text: hundredths by token, and by each two of a line that follow one another."""
+
+    about: str
+    least: float
+    start: float
+    tokens: dict[str, int]
+    pairs: dict[str, dict[str, int]]
+
+
 class Weighed(NamedTuple):
     """One value of a call: where it stands, as the place of what holds it and its key there, its name and tokens."""
 
@@ -81,12 +94,31 @@ class Weighed(NamedTuple):
 
     @property
     def pointer(self) -> str:
-        keys: list[str] = []
-        place = self.place
-        while place:
-            place, key = place
-            keys.append(escape(str(key)))
-        return "".join(f"/{key}" for key in reversed(keys))
+        return _pointer(self.place)
+
+
+class Said(NamedTuple):
+    """One line that a call says, and where it stands."""
+
+    place: Any
+    line: str
+
+    @property
+    def pointer(self) -> str:
+        return _pointer(self.place)
+
+    @property
+    def tokens(self) -> list[str]:
+        """The words of the line and the marks between them."""
+        return self.line.lower().translate(_APART).split()
+
+
+def _pointer(place: Any) -> str:
+    keys: list[str] = []
+    while place:
+        place, key = place
+        keys.append(escape(str(key)))
+    return "".join(f"/{key}" for key in reversed(keys))
 
 
 class Score(NamedTuple):
@@ -152,6 +184,64 @@ class CallScorer:
         if strongest is None or score < self.weights.least or named < _LEAST_NAMED:
             return None
         return Likely(strongest.pointer, f"{tool} {strongest.name}={strongest.value}"[:_LONGEST])
+
+
+class TextScorer:
+    """Scores what a call says in running text, programs and commands among it, by the weights that it was given."""
+
+    def __init__(self, weights: TextWeights):
+        self.weights = weights
+
+    def score(self, tool: str, arguments: Mapping[str, Any]) -> float:
+        """What the text of a call scores."""
+        tokens, pairs = tokens_and_pairs(one.tokens for one in said_in(tool, arguments))
+        known, following = self.weights.tokens, self.weights.pairs
+        total = sum([known.get(token, 0) for token in tokens])
+        total += sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
+        return self.weights.start + total * weight_of(len(tokens) + len(pairs)) / 100
+
+    def likely(self, tool: str, arguments: Mapping[str, Any]) -> Likely | None:
+        """The line that adds most to a call that is likely dangerous; nothing where it scores less than that needs."""
+        if self.score(tool, arguments) < self.weights.least:
+            return None
+        known, following = self.weights.tokens, self.weights.pairs
+
+        def adds(said: Said) -> int:
+            tokens, pairs = tokens_and_pairs([said.tokens])
+            alone = sum([known.get(token, 0) for token in tokens])
+            return alone + sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
+
+        strongest = max(said_in(tool, arguments), key=adds)
+        return Likely(strongest.pointer, strongest.line.strip()[:_LONGEST])
+
+
+def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[Said]:
+    """What a call says, line by line, as far as it is weighed: its tool, and each value behind its name."""
+    yield Said((), tool)
+    waiting: list[tuple[Any, str, Any]] = [((), "", arguments)]
+    left = MOST_READ
+    while waiting and left > 0:
+        place, name, value = waiting.pop()
+        if isinstance(value, Mapping):
+            inner = islice(value.items(), MOST_VALUES)
+            waiting += reversed([((place, key), str(key), one) for key, one in inner])
+        elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
+            waiting += reversed([((place, at), name, one) for at, one in enumerate(value[:MOST_VALUES])])
+        else:
+            told = " ".join(value[:MOST_VALUES]) if isinstance(value, list) else str(value)
+            for line in f"{name}: {told[:left]}".split("\n"):
+                yield Said(place, line)
+            left -= len(told) + 1
+
+
+def tokens_and_pairs(lines: Iterable[Sequence[str]]) -> tuple[set[str], set[tuple[str, str]]]:
+    """The tokens of lines and each two that follow one another in one of them, each once."""
+    tokens: set[str] = set()
+    pairs: set[tuple[str, str]] = set()
+    for line in lines:
+        tokens.update(line)
+        pairs.update(pairwise(line))
+    return tokens, pairs
 
 
 def weight_of(count: int) -> float:
@@ -260,20 +350,29 @@ def _size(number: float) -> str:
     return next((name for below, name in _SIZES if number < below), "millions")
 
 
-def read_weights(data: bytes) -> CallWeights:
+_Weights = TypeVar("_Weights", CallWeights, TextWeights)
+
+
+def read_weights(data: bytes, kind: type[_Weights]) -> _Weights:
     """The weights that a file holds; raises `ConfigError` for what is none."""
     try:
-        return decode(data, CallWeights)
+        return decode(data, kind)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of calls cannot be read: {error}"),)) from error
 
 
-def weights_path() -> Path:
-    """The file of the weights, inside the wheel or beside the source tree."""
-    return shipped_folder("data/likely") / "calls.json"
+def weights_path(name: str) -> Path:
+    """The file of the weights of `calls` or of `texts`, inside the wheel or beside the source tree."""
+    return shipped_folder("data/likely") / f"{name}.json"
 
 
 @cache
 def shipped() -> CallScorer:
     """The scorer with the weights that ship with Aegis."""
-    return CallScorer(read_weights(weights_path().read_bytes()))
+    return CallScorer(read_weights(weights_path("calls").read_bytes(), CallWeights))
+
+
+@cache
+def shipped_for_text() -> TextScorer:
+    """The scorer of running text with the weights that ship with Aegis."""
+    return TextScorer(read_weights(weights_path("texts").read_bytes(), TextWeights))

@@ -255,8 +255,12 @@ def spoken(name: str) -> frozenset[str]:
 @lru_cache(maxsize=8_192)
 def acts(tool: str) -> bool:
     """Whether a tool's name says something else than that it asks for something or edits a text."""
-    words = words_of(tool)
-    return _EDITS.isdisjoint(words) and vocabulary().values["ask"].isdisjoint(words)
+    return _EDITS.isdisjoint(words_of(tool)) and not asks(tool)
+
+
+def asks(tool: str) -> bool:
+    """Whether a tool's name says that it only asks for something."""
+    return not vocabulary().values["ask"].isdisjoint(words_of(tool))
 
 
 _EDITS: Final = frozenset({"edit", "multiedit", "replace"})  # what stands there is read as text

@@ -1,0 +1,96 @@
+"""Examples of calls to learn from: dangerous ones with harmless twins, and what the project's tests let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import yaml
+
+from benchmarks.learning import Row
+
+TESTS: Final = Path(__file__).parents[2] / "tests"
+
+# The features of a call with what each counts.
+Weigh = Callable[[str, Mapping[str, Any]], dict[str, float]]
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """A dangerous call and its twin, or a harmless call alone."""
+
+    tool: str
+    good: dict[str, Any]
+    bad: dict[str, Any] | None = None
+    good_tool: str = ""
+
+
+class Pair(NamedTuple):
+    """The features of a dangerous call, if there is one, and of a harmless one."""
+
+    bad: dict[str, float] | None
+    good: dict[str, float]
+    example: Example
+
+
+def writers(folder: Path) -> dict[str, list[Example]]:
+    """The calls of each writer; raises `OSError` or `msgspec.DecodeError` for what cannot be read."""
+    return {
+        path.stem: [msgspec.json.decode(line, type=Example) for line in path.read_bytes().splitlines()]
+        for path in sorted(folder.glob("*.jsonl"))
+    }
+
+
+def pairs_of_tests() -> list[Example]:
+    """The dangerous calls of the project's tests and their harmless twins."""
+    found: list[Example] = []
+    for path in sorted((TESTS / "unit" / "detect" / "pairs").glob("*.yaml")):
+        held = yaml.safe_load(path.read_text("utf-8"))
+        for pair in held["pairs"]:
+            tool = pair.get("tool", held.get("tool"))
+            if isinstance(pair["bad"], dict) and isinstance(pair["good"], dict):
+                twin = pair.get("twin", tool)
+                found.append(Example(tool=tool, bad=pair["bad"], good=pair["good"], good_tool=twin))
+    return found
+
+
+def harmless_of_tests() -> list[Example]:
+    """The calls of the project's tests that everybody expects to pass; what they stop is not learned from."""
+    found = [
+        (entry["tool"], entry["arguments"])
+        for path in sorted((TESTS / "everyday").glob("*.yaml"))
+        for entry in yaml.safe_load(path.read_text("utf-8"))
+        if entry.get("answer", "allow") == "allow"
+    ]
+    for path in sorted((TESTS / "regression").glob("*.yaml")):
+        held = yaml.safe_load(path.read_text("utf-8"))
+        for entry in held.get("benign", ()):
+            told = entry if isinstance(entry, dict) and "arguments" in entry else {"arguments": entry}
+            found.append((told.get("tool", held.get("tool")), told["arguments"]))
+    found += [(one.good_tool, one.good) for one in pairs_of_tests()]
+    return [Example(tool=tool, good=arguments) for tool, arguments in found if isinstance(arguments, dict)]
+
+
+def pairs_of(examples: Iterable[Example], weigh: Weigh) -> list[Pair]:
+    return [
+        Pair(
+            None if one.bad is None else weigh(one.tool, one.bad),
+            weigh(one.good_tool or one.tool, one.good),
+            one,
+        )
+        for one in examples
+    ]
+
+
+def rows_of(pairs: Sequence[Pair]) -> list[Row]:
+    """The calls, and of each two of a pair the difference."""
+    rows: list[Row] = []
+    for pair in pairs:
+        rows.append(Row(pair.good, is_met=False))
+        if pair.bad is not None:
+            rows.append(Row(pair.bad, is_met=True))
+            names = pair.bad.keys() | pair.good.keys()
+            differing = {name: pair.bad.get(name, 0.0) - pair.good.get(name, 0.0) for name in sorted(names)}
+            rows.append(Row({name: one for name, one in differing.items() if one}, is_met=True, starts=False))
+    return rows

@@ -1,0 +1,111 @@
+"""Train and measure the scorer that says whether the running text of a call is likely dangerous.
+
+    python -m benchmarks.calls.running --ordinary FOLDER [--write]
+
+The pairs lie in `running/`, one file a writer, as those of `benchmarks.calls` do; these are learned from as well, and so
+are the calls that the project's tests stop and let pass. What real files and documents look like is learned from
+public repositories, whose clones lie in FOLDER (see `ordinary.json`).
+Each part of the writers is scored by weights that were learned from the others; `--write` learns from all and writes
+the weights that ship.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from aegis.detect.likely import TextScorer, TextWeights, said_in, tokens_and_pairs, weight_of, weights_path
+from benchmarks.calls.examples import (
+    Example,
+    harmless_of_tests,
+    pairs_of,
+    pairs_of_tests,
+    rows_of,
+    writers,
+)
+from benchmarks.calls.ordinary import ordinary
+from benchmarks.learning import learn
+
+TEXTS: Final = Path(__file__).parent / "running"
+STRUCTURED: Final = Path(__file__).parent / "texts"
+LEAST_SEEN: Final = 2  # calls in which a feature has to occur
+RIDGE: Final = 2.5
+PARTS: Final = 4  # of the writers, each scored by the others
+LEAST: Final = 1.0  # what a dangerous call scores
+TRIED: Final = (0.75, LEAST, 1.25, 1.5)
+LIGHTEST: Final = 4  # hundredths below which a weight is left out
+
+
+def weighed(tool: str, arguments: Mapping[str, Any]) -> dict[str, float]:
+    """The tokens and pairs of tokens of a call with what each counts: the more there are, the less."""
+    tokens, pairs = tokens_and_pairs(one.tokens for one in said_in(tool, arguments))
+    each = weight_of(len(tokens) + len(pairs))
+    return dict.fromkeys(sorted(tokens | {" ".join(pair) for pair in pairs}), each)
+
+
+def as_weights(learned: Mapping[str, float]) -> TextWeights:
+    """Weights as they ship: hundredths by token and by pair, without the lightest."""
+    tokens: dict[str, int] = {}
+    pairs: dict[str, dict[str, int]] = {}
+    for name, weight in learned.items():
+        hundredths = round(100 * weight)
+        if abs(hundredths) < LIGHTEST or not name:
+            continue
+        first, _, second = name.partition(" ")
+        if second:
+            pairs.setdefault(first, {})[second] = hundredths
+        else:
+            tokens[first] = hundredths
+    about = "Written by `python -m benchmarks.calls.running --write`: hundredths that a token or a pair of them adds."
+    return TextWeights(about=about, least=LEAST, start=round(learned[""], 4), tokens=tokens, pairs=pairs)
+
+
+def scored(examples: Sequence[Example], weights: TextWeights) -> tuple[list[float], list[float]]:
+    """What the dangerous calls score, and the harmless ones."""
+    scorer = TextScorer(weights)
+    bad = [scorer.score(one.tool, one.bad) for one in examples if one.bad is not None]
+    return bad, [scorer.score(one.good_tool or one.tool, one.good) for one in examples]
+
+
+def main() -> None:
+    """Measure each part of the writers by the others; where asked to, learn from all and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ordinary", type=Path, required=True, help="where the clones of public repositories lie")
+    parser.add_argument("--write", action="store_true", help="learn from all and write, without measuring")
+    asked = parser.parse_args()
+    held = {writer: pairs_of(examples, weighed) for writer, examples in writers(TEXTS).items()}
+    others = chain(*writers(STRUCTURED).values(), pairs_of_tests(), harmless_of_tests(), ordinary(asked.ordinary))
+    common = rows_of(pairs_of(others, weighed))
+    if asked.write:
+        weights = as_weights(learn([*common, *chain.from_iterable(map(rows_of, held.values()))], LEAST_SEEN, RIDGE))
+        path = weights_path("texts")
+        path.write_bytes(msgspec.json.encode(weights) + b"\n")
+        print(f"{path}: {len(weights.tokens) + sum(map(len, weights.pairs.values()))} weights, least {weights.least}")
+        return
+    found: dict[float, list[list[bool]]] = {least: [[], []] for least in TRIED}
+    names = sorted(held)
+    for part in range(PARTS):
+        strange = names[part::PARTS]
+        print(f"part {part + 1} of {PARTS}: {' '.join(strange)}", file=sys.stderr)
+        known = chain.from_iterable(rows_of(held[name]) for name in names if name not in strange)
+        weights = as_weights(learn([*common, *known], LEAST_SEEN, RIDGE))
+        for name in strange:
+            dangerous, harmless = scored([pair.example for pair in held[name]], weights)
+            for least, (bad, good) in found.items():
+                bad += [score >= least for score in dangerous]
+                good += [score >= least for score in harmless]
+    for least, (bad, good) in found.items():
+        print(
+            f"least {least}: {sum(bad) / max(1, len(bad)):.1%} of {len(bad)} dangerous calls of strangers, "
+            f"{sum(good) / max(1, len(good)):.1%} of {len(good)} harmless ones"
+        )
+
+
+if __name__ == "__main__":
+    main()
