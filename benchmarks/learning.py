@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from math import exp, log1p
+from operator import mul
 from typing import Final, NamedTuple
 
 ROUNDS: Final = 120
@@ -43,7 +44,7 @@ def learn(rows: Sequence[Row], least_seen: int, ridge: float = 1.0) -> dict[str,
         total = ridge * sum(weight * weight for weight in weights[1:]) / 2
         slope = [0.0, *(ridge * weight for weight in weights[1:])]
         for places, values, is_met in lines:
-            score = sum(weights[at] * value for at, value in zip(places, values, strict=True))
+            score = sum(map(mul, map(weights.__getitem__, places), values))
             margin = score if is_met else -score
             total += log1p(exp(-margin)) if margin > -30 else -margin
             part = -1 / (1 + exp(min(margin, 30.0)))
@@ -92,4 +93,5 @@ def _curved(slope: Sequence[float], steps: Sequence[tuple[list[float], list[floa
 
 
 def dot(one: Sequence[float], other: Sequence[float]) -> float:
-    return sum(first * second for first, second in zip(one, other, strict=True))
+    total: float = sum(map(mul, one, other))
+    return total

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from aegis.detect.shell.catalogue import families, program_folder
 from benchmarks.learning import Row
 
 TESTS: Final = Path(__file__).parents[2] / "tests"
@@ -56,7 +57,7 @@ def pairs_of_tests() -> list[Example]:
 
 
 def harmless_of_tests() -> list[Example]:
-    """The calls of the project's tests that everybody expects to pass; what they stop is not learned from."""
+    """The calls of the project's tests and programs that everybody expects to pass; what they stop teaches nothing."""
     found = [
         (entry["tool"], entry["arguments"])
         for path in sorted((TESTS / "everyday").glob("*.yaml"))
@@ -69,6 +70,9 @@ def harmless_of_tests() -> list[Example]:
             told = entry if isinstance(entry, dict) and "arguments" in entry else {"arguments": entry}
             found.append((told.get("tool", held.get("tool")), told["arguments"]))
     found += [(one.good_tool, one.good) for one in pairs_of_tests()]
+    files = [(path.name, path.read_text("utf-8")) for path in sorted(program_folder().glob("*.yaml"))]
+    for known in families(files):
+        found += [("bash", {"command": command}) for command in known.passes]
     return [Example(tool=tool, good=arguments) for tool, arguments in found if isinstance(arguments, dict)]
 
 

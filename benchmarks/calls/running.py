@@ -2,8 +2,8 @@
 
     python -m benchmarks.calls.running --ordinary FOLDER [--write]
 
-The pairs lie in `running/`, one file a writer, as those of `benchmarks.calls` do; these are learned from as well, and so
-are the calls that the project's tests stop and let pass. What real files and documents look like is learned from
+The pairs lie in `running/`, one file a writer, as those of `benchmarks.calls` do; these are learned from as well, and
+so are the calls that the project's tests stop and let pass. What real files and documents look like is learned from
 public repositories, whose clones lie in FOLDER (see `ordinary.json`).
 Each part of the writers is scored by weights that were learned from the others; `--write` learns from all and writes
 the weights that ship.

@@ -326,12 +326,11 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        weighed = not filed and total <= _MOST_WEIGHED and acts(deed)
         scorer: CallScorer | TextScorer | None = None
-        if weighed and _RUNS.isdisjoint([text.role for text in texts]):
+        if filed or not _RUNS.isdisjoint([text.role for text in texts]):
+            scorer = None if asks(deed) else shipped_for_text()
+        elif total <= _MOST_WEIGHED and acts(deed):
             scorer = shipped()
-        elif not asks(deed):
-            scorer = shipped_for_text()
         likely = None if scorer is None else scorer.likely(tool, given)
         if likely is not None and not only_says(given):
             found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)

@@ -222,6 +222,7 @@ def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[Said]:
     left = MOST_READ
     while waiting and left > 0:
         place, name, value = waiting.pop()
+        left -= 1
         if isinstance(value, Mapping):
             inner = islice(value.items(), MOST_VALUES)
             waiting += reversed([((place, key), str(key), one) for key, one in inner])
@@ -231,7 +232,7 @@ def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[Said]:
             told = " ".join(value[:MOST_VALUES]) if isinstance(value, list) else str(value)
             for line in f"{name}: {told[:left]}".split("\n"):
                 yield Said(place, line)
-            left -= len(told) + 1
+            left -= len(told)
 
 
 def tokens_and_pairs(lines: Iterable[Sequence[str]]) -> tuple[set[str], set[tuple[str, str]]]:
