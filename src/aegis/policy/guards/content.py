@@ -17,7 +17,7 @@ from aegis.detect.conditions import is_said
 from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
 from aegis.detect.roles import argument_of, is_for_people, words_of
-from aegis.detect.rules.mentions import betrays, is_cited, takes_over
+from aegis.detect.rules.mentions import betrays, is_cited, is_spared, takes_over
 from aegis.detect.rules.model import Rule
 from aegis.detect.rules.scanner import DATA, Checks, Hit, Scanner
 from aegis.policy.guards.base import Case, is_name, report_of
@@ -56,6 +56,7 @@ _IN_SENTENCES: Final = Lazy(
 _CARRIERS: Final = frozenset({"command", "code", "sql"})  # what may write a text for models, in quotes
 _TOLD_BY: Final = _WRITTEN | _SHORT | _CARRIERS
 _SPOKEN: Final = frozenset({"prompt-addressed-order", "prompt-likely-order", "prompt-speaks-to-model"})
+_BOTH: Final = frozenset({"prompt-addressed-order", "prompt-likely-order"})
 _OF_TEMPLATES: Final = frozenset({"prompt-addressed-to-model"})  # marks of a talk, as programs write them
 # Tools that look at a text instead of handing it on.
 _LOOK_AT: Final = frozenset(
@@ -70,7 +71,7 @@ _AGENTS_FILE: Final = (
 _OF_AGENTS: Final = Lazy(_AGENTS_FILE)
 _HANDS_ON: Final = Lazy(  # files, tables and notes of agents, and what a forge, a document or a log shows
     rf"{_AGENTS_FILE}|\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b|"
-    r"(?i)\b(?:\w*_)?(?:agent|assistant|bot|memory|memories|prompt|llm|persona|instruction|skill|model|copilot|ai)s?(?:_\w+)?\b|"
+    r"(?i)\b(?:\w*_)?(?:agent|assistant|bot|memory|memories|prompt|llm|persona|instruction|skill|model|copilot|ai|reviewer|automation|grader|triage|crawler)s?(?:_\w+)?\b|"
     r"\b(?:exiftool|pdftk|qpdf)\b|\.clinerules|\.windsurfrules"
 )
 _MOST_WRITTEN: Final = 16_384  # characters of one call that are asked: bounds what they cost together
@@ -212,7 +213,10 @@ class ContentGuard:
             left -= max(len(value), _COSTS_LIKE)
             hits = [hit for hit in self._scanner.scan(value, "result") if _orders(hit, value, role)]
             signs = {hit.rule.id for hit in hits}
-            sure = [hit for hit in hits if told or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
+            together = signs >= _BOTH and not is_spared(
+                value
+            )  # what is only likely by its words and by weights that were learned
+            sure = [hit for hit in hits if told or together or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
             hands_on = any(hit.rule.handed_on or told for hit in sure)
             spoken = len(signs) > 1 and not _SPOKEN.isdisjoint(signs)
             if len(signs) < least or not (hands_on or spoken):
