@@ -206,7 +206,7 @@ class ContentGuard:
             in_code = is_code or role in _CARRIERS or _OF_AGENTS.search(value) is not None
             may_order = told or _MAY_ORDER.search(value) is not None
             if (carried or not in_code) and (may_order or _MAY_BETRAY.search(value)):
-                for rule, evidence in self._betrayals(value, in_code):
+                for rule, evidence in () if _is_about_orders(texts) else self._betrayals(value, in_code):
                     seen.setdefault((rule.id, text.path), (rule, evidence))
             if not may_order:
                 continue

@@ -166,12 +166,12 @@ def answer_data(
 # What a forge or a board shows to everyone who may look, and keeps.
 _SHOWN: Final = frozenset({
     "analytics", "announce", "announcement", "blog", "bluesky", "broadcast", "bulletin", "caption", "comment",
-    "crates", "devto", "discourse", "discussion", "dockerhub", "event", "facebook", "faq", "feed", "forum", "gist",
-    "hackernews", "huggingface", "instagram", "issue", "issues", "kaggle", "linkedin", "marketplace", "mastodon",
-    "medium", "merge", "newsletter", "notification", "npm", "ntfy", "paste", "pastebin", "pr", "pull", "push", "pypi",
-    "reddit", "release", "reply", "review", "slides", "sms", "snippet", "stackexchange", "stackoverflow", "status",
-    "telegram", "thread", "threads", "ticket", "tiktok", "toot", "track", "tweet", "video", "whatsapp", "wiki",
-    "youtube",
+    "crates", "description", "devto", "discourse", "discussion", "dockerhub", "event", "facebook", "faq", "feed",
+    "forum", "gist", "hackernews", "huggingface", "instagram", "issue", "issues", "kaggle", "linkedin", "loom",
+    "marketplace", "mastodon", "medium", "merge", "newsletter", "notification", "npm", "ntfy", "paste", "pastebin",
+    "pr", "pull", "push", "pypi", "reddit", "release", "reply", "review", "slides", "sms", "snippet",
+    "stackexchange", "stackoverflow", "status", "telegram", "thread", "threads", "ticket", "tiktok", "toot",
+    "track", "tweet", "video", "whatsapp", "wiki", "youtube",
 })  # fmt: skip
 _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
