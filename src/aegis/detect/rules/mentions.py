@@ -11,7 +11,6 @@ from typing import Final, Literal
 import re2
 
 from aegis.core.patterns import Lazy
-from aegis.detect.rules.order_words import says
 from aegis.detect.rules.orders import Span, find_order, find_parts, is_order
 
 _MENTION: Final = Lazy(
@@ -244,11 +243,6 @@ def betrays(text: str) -> tuple[int, int] | None:
         return None
     first, last = (len(data[:place].decode("utf-8", "ignore")) for place in span[:2])
     return first, last
-
-
-def is_spared(text: str) -> bool:
-    """Whether a text says what its reader is not to do, or whom he is to ask."""
-    return says("undone", text.encode("utf-8", "replace"))
 
 
 def addressed(data: bytes) -> Span | None:

@@ -20,6 +20,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.roles import words_of, writes_by_name
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
+from aegis.detect.tool_words import vocabulary
 from aegis.detect.touch.touch import touch
 from aegis.detect.views import views_of
 from aegis.policy.guards.base import Case
@@ -163,16 +164,6 @@ def answer_data(
     return answered, [Patch(path=path, value=value) for path, value in masking.masked.items()]
 
 
-# What a forge or a board shows to everyone who may look, and keeps.
-_SHOWN: Final = frozenset({
-    "analytics", "announce", "announcement", "blog", "bluesky", "broadcast", "bulletin", "caption", "comment",
-    "crates", "description", "devto", "discourse", "discussion", "dockerhub", "event", "facebook", "faq", "feed",
-    "forum", "gist", "hackernews", "huggingface", "instagram", "issue", "issues", "kaggle", "linkedin", "loom",
-    "marketplace", "mastodon", "medium", "merge", "newsletter", "notification", "npm", "ntfy", "paste", "pastebin",
-    "pr", "pull", "push", "pypi", "reddit", "release", "reply", "review", "slides", "sms", "snippet",
-    "stackexchange", "stackoverflow", "status", "telegram", "thread", "threads", "ticket", "tiktok", "toot",
-    "track", "tweet", "video", "whatsapp", "wiki", "youtube",
-})  # fmt: skip
 _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
 
@@ -180,7 +171,9 @@ _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "
 def is_shown(tool: str) -> bool:
     """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
     words = words_of(tool)
-    return not _SHOWN.isdisjoint(words) and (writes_by_name(tool) or _ASKS_FOR.isdisjoint(words))
+    return not vocabulary().values["showing"].isdisjoint(words) and (
+        writes_by_name(tool) or _ASKS_FOR.isdisjoint(words)
+    )
 
 
 # Files that a web server hands to everybody, images and documents that many get, and keys that pages are meant to hold.
