@@ -23,7 +23,7 @@ from aegis.detect.hosts import is_local, is_look_alike, is_metadata, names_metad
 from aegis.detect.paths import climbs, is_plain_path, told_by
 from aegis.detect.queries import query_effects
 from aegis.detect.quick import one_of
-from aegis.detect.resources import place_of
+from aegis.detect.resources import lets_in, place_of
 from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
@@ -467,7 +467,7 @@ def _path(text: Text, found: Gathering) -> None:
         return
     if ".." in value and climbs(value, 1 if value.startswith(("/", "\\")) else _MOST_CLIMBED):
         found.signal("path.leaves", text, value)
-    told = told_by(value)
+    told = told_by(value) or ("secret" if (value[:1] in "~/" or value[1:2] == ":") and lets_in(value) else "")
     if told:
         found.signal(f"path.{told}", text, value)
     if value.startswith(("http://", "https://")):

@@ -173,6 +173,9 @@ def may_be_unseen(together: str) -> bool:
     return not together.isascii() and bool(_UNSEEN(together))
 
 
+_FLAG: Final = Lazy(r"\x{1f3f4}[\x{e0020}-\x{e007e}]{1,6}\x{e007f}?")  # of a region, in tags
+
+
 def hidden_text(text: str) -> str:
     """Invisible characters that carry a message of their own; empty where there are none.
 
@@ -181,8 +184,8 @@ def hidden_text(text: str) -> str:
     """
     if text.isascii():
         return ""
-    if "\U0001f3f4" not in text and _TAG_BYTES in text.encode("utf-8", "replace"):  # flags of regions hold tags
-        tags = tag_text(text)
+    if _TAG_BYTES in text.encode("utf-8", "replace"):
+        tags = tag_text(_FLAG.sub("", text))
         if len(tags) >= _LEAST_TAGS:
             return tags
     runs = list(islice((match.group() for match in _RUN.finditer(text)), _MOST_ALIKE))

@@ -26,11 +26,11 @@ from aegis.detect.tool_words import is_scratch, is_throwaway, statements
 _SHOWN: Final = 80
 
 
-def query_effects(text: str, *, sql: bool = False) -> list[ResourceEffect]:
-    """What a text does in the language of a database, a store or a search; empty for every other text."""
+def query_effects(text: str, *, sql: bool = False, steps: bool = False) -> list[ResourceEffect]:
+    """What a text does in the language of a database or a search, or as `steps` of a browser that is driven."""
     text = _REMARKED.sub("", text) if sql and "--" in text else text
-    found = _cypher(text)
-    known = statements(sql=sql)
+    found = [] if steps else _cypher(text)
+    known = statements(sql=sql, steps=steps)
     for number in known.may(text):
         pattern, effect = known.each[number]
         match = pattern.search(text)

@@ -325,6 +325,11 @@ def kept_at(path: str) -> Resource | None:
     return place.resource if place is not None and place.resource in ("browser-data", "credential", "sensor") else None
 
 
+def lets_in(path: str) -> bool:
+    """Whether a path names the file of a credential, and no folder of such."""
+    return kept_at(path) == "credential" and not is_secret_place(path)
+
+
 # A page or a picture below visible folders of this machine, as a browser is shown what was just built.
 _LOCAL_PAGE: Final = Lazy(
     r"(?i)^file:///(?:[a-z]:/)?(?:[\w][\w. +-]*/)+[\w][\w +.-]*\.(?:x?html?|svg|pdf|png|jpe?g|gif|webp)(?:#[\w-]*)?$"

@@ -26,6 +26,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
 from aegis.detect.tool_marks import thrown_away
+from aegis.detect.tool_words import vocabulary
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
@@ -116,7 +117,23 @@ def structured_effects(
                         told = _of_manifest(f"{pointer}/{escape(str(name))}", text, tool, arguments)
                         # What is only written is a document still, unless it hands over a machine or a cluster.
                         found.extend(one for one in told if not to_files or one.effect.evidence.endswith(_WHOLE))
+    known = vocabulary()
+    if not to_files and not (
+        known.values["driving"].isdisjoint(words_of(tool)) and names.isdisjoint(known.members["handles"])
+    ):
+        steps = together[:_LONGEST_STEPS]
+        if _SOMEWHERE.search(steps) is not None and _TRIED.search(steps) is None:
+            found.extend(Told("", one) for one in query_effects(steps, steps=True))
     return found
+
+
+_LONGEST_STEPS: Final = 4_096
+# Pages that are named, a method of the protocol of browsers, and pages of trials, where people press what they build.
+_SOMEWHERE: Final = Lazy(r"\w://|\babout:\w|\b[A-Z][A-Za-z]+\.[a-z]\w+\b")
+_TRIED: Final = Lazy(
+    r"(?i)\bhttps?://(?:localhost|127\.|0\.0\.0\.0|\[::1\]|10\.|192\.168\.|(?:[\w-]+\.)*"
+    r"(?:test|tests|staging|dev|qa|sandbox|demo|preview|local|e2e)(?:[.:/]|\b-))|\btest (?:user|account)|\blocalhost\b"
+)
 
 
 def _asked_of(arguments: Mapping[str, Any]) -> str:

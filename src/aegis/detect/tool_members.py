@@ -65,6 +65,8 @@ def members_of(given: Mapping[str, Any]) -> list[Member]:
             called = next((value[key] for key in _KEYS if isinstance(value.get(key), str)), None)
             for key, inner in value.items():
                 waiting.append((f"{pointer}/{escape(str(key))}", str(key), above | words, inner, depth + 1))
+                if inner is True and words and plain(str(key)) in _SWITCHED:  # `{"publicAccess": {"enabled": true}}`
+                    waiting.append((f"{pointer}/{escape(str(key))}", name, above, inner, depth + 1))
                 if called is not None and plain(str(key)) in _HELD:  # `{"name": "x", "value": y}`
                     waiting.append((f"{pointer}/{escape(str(key))}", called, above | words, inner, depth + 1))
         elif isinstance(value, list) and depth < _DEEPEST:
@@ -79,6 +81,7 @@ _KEYS: Final = (
     "feature", "config",
 )  # fmt: skip
 _MATCHERS: Final = frozenset({"matchers"})  # of which all must hold
+_SWITCHED: Final = frozenset({"enabled", "active", "on", "isenabled", "isactive"})
 _HELD: Final = frozenset({"value", "values", "parametervalue", "enabled"})
 
 

@@ -85,12 +85,14 @@ class ToolStatement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """An effect of a statement in the language of a database or a search, by a pattern without regard to case.
 
     One with `only_sql` is looked for where a text is known to be SQL: elsewhere its words may be anybody's. What a
-    group of the pattern holds is what it is done to: it has no such effect on what was made to be thrown away.
+    group of the pattern holds is what it is done to: it has no such effect on what was made to be thrown away. One
+    with `only_steps` is what somebody presses or types who drives a browser or a desktop.
     """
 
     does: str
     pattern: str
     only_sql: bool = False
+    only_steps: bool = False
     found: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
 
@@ -161,9 +163,10 @@ class Vocabulary(NamedTuple):
 
 
 @cache
-def statements(*, sql: bool) -> KnownStatements:
-    """The statements of every language, those that are looked for in SQL alone among them or not."""
-    told = [one for file in builtin_tools() for one in file.statements if sql or not one.only_sql]
+def statements(*, sql: bool, steps: bool = False) -> KnownStatements:
+    """The statements of every language, those that are looked for in SQL alone among them or not; or only `steps`."""
+    every = [one for file in builtin_tools() for one in file.statements]
+    told = [one for one in every if one.only_steps == steps and (sql or not one.only_sql)]
     patterns = [f"(?i){one.pattern}" for one in told]
     known = tuple((Lazy(pattern), effect_of(one.does)) for pattern, one in zip(patterns, told, strict=True))
     return KnownStatements(one_of(*patterns), known)

@@ -153,7 +153,7 @@ def test_every_statement_of_a_language_is_found_in_its_examples_and_nothing_in_t
     wrong = []
     for one in (one for file in _TOOLS for one in file.statements):
         for text in (*one.found, *one.passes):
-            found = {effect.name for effect in query_effects(text, sql=one.only_sql)}
+            found = {effect.name for effect in query_effects(text, sql=one.only_sql, steps=one.only_steps)}
             if (effect_of(one.does).name in found) if text in one.found else not found:
                 continue
             wrong.append((one.does, text, found))

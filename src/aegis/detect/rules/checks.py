@@ -382,27 +382,30 @@ TEXT_CHECKS: Final[Mapping[str, Callable[[str, bool], bool]]] = {"active": activ
 def tabled(data: bytes) -> Span | None:
     """The rows of a table whose head names a column of passwords, where one of the first says one that was chosen."""
     start = 0
-    lines = data.split(b"\n")
+    cells = _ROW_ENDS.sub(b"\n", _CELL_ENDS.sub(b"\t", data))
+    lines, plain = cells.split(b"\n"), cells == data
     for number, line in enumerate(lines[:_MOST_LINES]):
         start += len(line) + 1
-        sign = max((b",", b";", b"\t"), key=line.count)
-        names = [name.strip(b' "\r').lower() for name in line.split(sign)] if len(line) <= _LONGEST_HEAD else []
+        sign = max((b",", b";", b"\t", b"|"), key=line.count)
+        names = [name.strip(b' "!*\r').lower() for name in line.split(sign)] if len(line) <= _LONGEST_HEAD else []
         places = [place for place, name in enumerate(names) if name.rpartition(b"_")[2] in _PASSWORDS]
         if len(names) < 2 or not places:
             continue
         for row in lines[number + 1 : number + 1 + _FIRST_ROWS]:
-            cells = row.split(sign)
-            given = [cells[place].strip(b' "\r').decode("utf-8", "replace") for place in places if place < len(cells)]
+            held = row.split(sign)
+            given = [held[place].strip(b' "!*\r').decode("utf-8", "replace") for place in places if place < len(held)]
             if any(len(value) >= _LEAST_CHOSEN and mixed(value) and not is_usual(value) for value in given):
-                return Span(start, len(data), sure=True)
+                return Span(start if plain else 0, len(data), sure=True)
     return None
 
 
+_CELL_ENDS: Final = Lazy(rb"(?i)</t[hd]>\s*<t[hd][^>]{0,80}>|\s?!!\s?|\s?\|\|\s?")
+_ROW_ENDS: Final = Lazy(rb"(?i)</?t(?:[rhd]|head|body|able)[^>]{0,80}>|\n\|-")
 _MOST_LINES: Final = 1_024
 _LONGEST_HEAD: Final = 512
 _FIRST_ROWS: Final = 4
 _LEAST_CHOSEN: Final = 6
-_PASSWORDS: Final = frozenset({b"password", b"passwd", b"passphrase", b"passwort", b"pwd", b"senha"})
+_PASSWORDS: Final = frozenset({b"password", b"passwd", b"passphrase", b"passwort", b"kennwort", b"pwd", b"senha"})
 
 # Checks that find the place themselves, as a span of bytes, in a text in which the engine reports any pattern.
 SPAN_CHECKS: Final[Mapping[str, Callable[[bytes], Span | None]]] = {

@@ -235,6 +235,16 @@ def hands_over(data: bytes) -> Span | None:
     return find_parts("hands_over", data, quoted)
 
 
+def betrays(text: str) -> tuple[int, int] | None:
+    """Where a text has its reader work against the one he works for, in characters."""
+    data = text.encode("utf-8", "replace")
+    span = find_parts("betrays", data, quoted)
+    if span is None or span.quoted:
+        return None
+    first, last = (len(data[:place].decode("utf-8", "ignore")) for place in span[:2])
+    return first, last
+
+
 def addressed(data: bytes) -> Span | None:
     """Where a text asks a model for a deed."""
     return find_order(data, quoted)

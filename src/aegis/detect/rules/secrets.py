@@ -251,6 +251,11 @@ def _words(name: str) -> list[str]:
     return found
 
 
+def _is_listed(value: str) -> bool:
+    """Whether lines divide a value into words, as names of things are made; those of a random one stand anywhere."""
+    return value.count("_") > _MOST_LINES and guess(value).worded > _MOST_WORDED / 2
+
+
 def is_secret(name: str, value: str, *, quoted: bool = True) -> bool:
     """Whether `value` is a secret where it stands for `name`.
 
@@ -261,7 +266,7 @@ def is_secret(name: str, value: str, *, quoted: bool = True) -> bool:
         return False
     if _UUID.fullmatch(value):
         return kind == "token" and _opens(name) and entropy(value) > _UUID_ENTROPY
-    if _is_phrase(value) or _mixed_hex(value) or _runs_on(value) or value.count("_") > _MOST_LINES:
+    if _is_phrase(value) or _mixed_hex(value) or _runs_on(value) or _is_listed(value):
         return False
     bits, worded = guess(value)
     kinds = sum(any(test(char) for char in value) for test in (str.islower, str.isupper, str.isdigit))

@@ -17,9 +17,11 @@ from aegis.detect.conditions import is_said
 from aegis.detect.facts import Facts, Text
 from aegis.detect.gather import JOINED, SEAM, batches
 from aegis.detect.roles import argument_of, is_for_people, words_of
-from aegis.detect.rules.mentions import is_cited, takes_over
+from aegis.detect.rules.mentions import betrays, is_cited, takes_over
 from aegis.detect.rules.model import Rule
+from aegis.detect.rules.order_words import says
 from aegis.detect.rules.scanner import DATA, Checks, Hit, Scanner
+from aegis.detect.tool_words import vocabulary
 from aegis.policy.guards.base import Case, is_name, report_of
 from aegis.policy.guards.options import ContentOptions, DlpPolicy, InjectedPolicy, RuleOverride
 from aegis.policy.guards.outflow import MOST_MASKED, Links, answer_data
@@ -38,46 +40,51 @@ _TO_PEOPLE: Final = frozenset({"spoken", "resets"})
 _TEXT: Final = frozenset({"document"})
 _RENDERED: Final = frozenset({"code_injection", "sql_injection"})  # what takes a page, a sheet or a query to be one
 _NO_SHELL: Final[frozenset[TextRole]] = frozenset({"content", "document", "sql", "code"})
-# Tools that give agents tools, whose descriptions models will read as those of a tool.
-_DECLARE: Final = frozenset(
-    {"register", "add", "create", "update", "define", "publish", "install", "declare", "upsert"}
-)
-_TOOLS: Final = frozenset({"tool", "tools", "function", "functions", "plugin", "plugins", "skill", "skills", "mcp"})
 _DESCRIPTION: Final = "/description"
 _MOST_DESCRIPTIONS: Final = 64
 # Texts that a call writes for whoever reads them next, and what an order to a model does not do without: a reader that
 # is a program, what is set aside, or who is not to know or to be asked.
 _WRITTEN: Final = frozenset({"content", "document", "unknown"})
-_SPOKEN: Final = frozenset({"prompt-addressed-order", "prompt-likely-order", "prompt-speaks-to-model"})
-_OF_TEMPLATES: Final = frozenset({"prompt-addressed-to-model"})  # marks of a talk, as programs write them
-# Tools that look at a text instead of handing it on.
-_LOOK_AT: Final = frozenset(
-    {"analyze", "check", "classify", "detect", "evaluate", "grade", "moderate", "scan", "score", "search", "translate"}
+_SHORT: Final = frozenset({"identifier", "query_fragment"})  # values of forms, where they are sentences
+_SENTENCE: Final = 5  # blanks
+_IN_SENTENCES: Final = Lazy(
+    r"(?m)\"[^\"\n{}$=;|<>]{24,}\"|'[^'\n{}$=;|<>]{24,}'|`[^`\n{}$;|<>]{24,}`|^[^\n{}$=|\\]{24,}$"
 )
+_CARRIERS: Final = frozenset({"command", "code", "sql"})  # what may write a text for models, in quotes
+_TOLD_BY: Final = _WRITTEN | _SHORT | _CARRIERS
+_SPOKEN: Final = frozenset({"prompt-addressed-order", "prompt-likely-order", "prompt-speaks-to-model"})
+_BOTH: Final = frozenset({"prompt-addressed-order", "prompt-likely-order"})  # likely by words and by what was learned
+_OF_TEMPLATES: Final = frozenset({"prompt-addressed-to-model"})  # marks of a talk, as programs write them
 _AGENTS_FILE: Final = (
     r"(?i)\b(?:agents|claude|gemini|skill|copilot-instructions)\.md\b|\.(?:cursor|windsurf|cline)(?:rules|[/\\]rules)"
 )
 _OF_AGENTS: Final = Lazy(_AGENTS_FILE)
-_HANDS_ON: Final = Lazy(  # files of agents, and what a forge or a log shows
-    rf"{_AGENTS_FILE}|\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b"
+_HANDS_ON: Final = Lazy(  # files, tables and notes of agents, and what a forge, a document or a log shows
+    rf"{_AGENTS_FILE}|\bgit\s+(?:commit|tag|notes)\b|\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist)\b|"
+    r"(?i)\b(?:\w*_)?(?:agent|assistant|bot|memory|memories|prompt|llm|persona|instruction|skill|model|copilot|ai|"
+    r"reviewer|automation|grader|triage|crawler)s?(?:_\w+)?\b|"
+    r"\b(?:exiftool|pdftk|qpdf)\b|\.clinerules|\.windsurfrules"
 )
 _MOST_WRITTEN: Final = 16_384  # characters of one call that are asked: bounds what they cost together
 _COSTS_LIKE: Final = 512  # characters that a look at a short text costs as much as
 _LEAST_IN_CODE: Final = 2
 _TITLE: Final = 120  # characters below which a text may be the title of another
 _ABOUT_ORDERS: Final = Lazy(r"(?i)\bprompt[- ]?injections?\b")  # which a document with this title describes
-# Tools whose texts a model is sure to read.
-_TELL_MODELS: Final = frozenset(
-    {"agent", "agents", "subagent", "delegate", "handoff", "memory", "memories", "remember", "prompt", "persona"}
-)
 _OF_CODE: Final = Lazy(
-    r"(?i)\.(?:[ch]|cc|cpp|cs|dart|erb|ex|exs|go|hs|java|jl|js|json|jsx|kt|lua|php|pl|ps1|py|r|rb|rs|scala|sh|sql|swift|ts|tsx|vue|ya?ml)$"
+    r"(?i)\.(?:[ch]|cc|cpp|cs|dart|erb|ex|exs|go|hs|java|jl|js|json|jsx|kt|lua|php|pl|ps1|py|r|rb|rs|scala|sh|sql|swift|ts|tsx|vue|html?|xml|ya?ml)$|"
+    r"\bdockerfile|\bmakefile"
 )
 _MAY_ORDER: Final = Lazy(
     r"(?i)\b(?:ai|llms?|(?:sub)?agents?|assistants?|models?|\w*bots?|copilot|claude|gpt\w*|gemini|cursor|crawlers?|"
     r"instructions?|(?:safety|your) (?:rules?|polic\w+|guidelines)|overrides?|"
     r"(?:without|not|n['’]t|never|no need to|nobody|no one) (?:\w+ ){0,3}?"
     r"(?:tell|mention|inform|ask|confirm|approv|say|notif|report|know|see)\w*|hide (?:this|it))\b|[^\x00-\x{24f}–-›]"
+)
+# Who is not to know, what is waved through, and where something goes: without it nobody is worked against.
+_MAY_BETRAY: Final = Lazy(
+    r"(?i)\b(?:hide|conceal|secret\w*|silent\w*|quiet\w*|hush|un(?:logged|noticed|asked|seen)|nobody|nothing|no trace|"
+    r"approv\w+|waive\w*|bypass\w*|skip\w*|disabl\w+|(?:turn|switch)\w* off|disregard\w*|pretend\w*|deny|erase\w*|"
+    r"wipe\w*|ohne|niemand\w*|ungefragt|heimlich|sans|sin|senza|sem|zonder)\b|\w\s+\w+\s[^\n]{0,400}(?:https?://|@\w)"
 )
 
 
@@ -115,7 +122,7 @@ class ContentGuard:
             values = {text.path: text.value for text in facts.texts.strings}
             seen = {key: found for key, found in seen.items() if not _is_quoted_order(*found, values[key[1]])}
         for text in facts.texts.strings:
-            if text.role in _WRITTEN or text.role == "command":
+            if text.role in _TOLD_BY and (text.role not in _SHORT or text.value.count(" ") >= _SENTENCE):
                 self._scan_written(case.tool, facts, seen)
                 break
         for signal in facts.signals:
@@ -164,22 +171,33 @@ class ContentGuard:
 
         A single sign is one of prose: names in the code of a program look like a model that is called.
         """
-        texts, names = facts.texts.strings, words_of(tool)
-        if not _LOOK_AT.isdisjoint(names):
+        texts, names, known = facts.texts.strings, words_of(tool), vocabulary().values
+        if not known["looking"].isdisjoint(names):
             return
         paths = [text.value for text in texts if text.role == "path"]
-        told = not _TELL_MODELS.isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
-        least = _LEAST_IN_CODE if any(map(_OF_CODE.search, paths)) else 1
+        told = not known["telling"].isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
+        is_code = any(map(_OF_CODE.search, paths))
+        least = _LEAST_IN_CODE if is_code else 1
         left = _MOST_WRITTEN
         for text in texts:
             value, role = text.value, text.role
-            written = role in _WRITTEN or (role == "command" and _HANDS_ON.search(value) is not None)
-            if not written or len(value) > left or not (told or _MAY_ORDER.search(value)):
+            if role not in _TOLD_BY or len(value) > left or (role in _SHORT and value.count(" ") < _SENTENCE):
+                continue
+            carried = _HANDS_ON.search(value) is not None
+            if role in _CARRIERS and not carried:
+                continue
+            in_code = is_code or role in _CARRIERS or _OF_AGENTS.search(value) is not None
+            may_order = told or _MAY_ORDER.search(value) is not None
+            if (carried or not in_code) and (may_order or _MAY_BETRAY.search(value)):
+                for rule, evidence in () if _is_about_orders(texts) else self._betrayals(value, in_code):
+                    seen.setdefault((rule.id, text.path), (rule, evidence))
+            if not may_order:
                 continue
             left -= max(len(value), _COSTS_LIKE)
             hits = [hit for hit in self._scanner.scan(value, "result") if _orders(hit, value, role)]
             signs = {hit.rule.id for hit in hits}
-            sure = [hit for hit in hits if told or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
+            together = signs >= _BOTH and not says("undone", value.encode("utf-8", "replace"))
+            sure = [hit for hit in hits if told or together or (hit.sure and hit.rule.id not in _OF_TEMPLATES)]
             hands_on = any(hit.rule.handed_on or told for hit in sure)
             spoken = len(signs) > 1 and not _SPOKEN.isdisjoint(signs)
             if len(signs) < least or not (hands_on or spoken):
@@ -189,6 +207,21 @@ class ContentGuard:
             for hit in sure:
                 rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
                 seen.setdefault((rule.id, text.path), (rule, value[hit.start : hit.end]))
+
+    def _betrayals(self, value: str, is_code: bool) -> Iterator[tuple[Rule, str]]:
+        """Yield where a text has its next reader work against the one he works for, by the rules about that.
+
+        Of code only what is said in sentences is read: strings, remarks and lines without its marks.
+        """
+        rules = self._scanner.rules_for("text.betrays")
+        if rules and is_code:
+            said = (match.group().strip("'\"`") for match in _IN_SENTENCES.finditer(value))
+            value = "\n".join(piece for piece in said if piece.count(" ") >= _SENTENCE)
+        place = betrays(value) if rules else None
+        if place is None or (not is_code and is_cited(value, *place)):
+            return
+        if not value[: place[0]].rpartition("\n")[2].startswith(">"):
+            yield from ((rule, value[slice(*place)]) for rule in rules)
 
     def _scan(
         self, facts: Facts, seen: dict[tuple[str, str], tuple[Rule, str]], standing: Sequence[int] | None
@@ -336,12 +369,13 @@ def _is_quoted_order(rule: Rule, found: str, text: str) -> bool:
 
 def _orders(hit: Hit, text: str, role: TextRole) -> bool:
     """Whether a text that is handed on gives the order itself: it neither cites it nor quotes a mail that does."""
-    if hit.rule.category != "prompt_injection" or (role != "command" and is_cited(text, hit.start, hit.end)):
+    if hit.rule.category != "prompt_injection" or (role not in _CARRIERS and is_cited(text, hit.start, hit.end)):
         return False
     near = text[max(0, hit.start - _NEAR) : hit.end + _NEAR]
     return _HARM.search(near) is not None and not text[: hit.start].rpartition("\n")[2].startswith(">")
 
 
 def _declares_tools(tool: str) -> bool:
-    words = words_of(tool)
-    return not _TOOLS.isdisjoint(words) and not _DECLARE.isdisjoint(words)
+    """Whether a tool gives agents tools, whose descriptions models will read."""
+    words, known = words_of(tool), vocabulary().values
+    return not known["toolkinds"].isdisjoint(words) and not known["declaring"].isdisjoint(words)

@@ -20,6 +20,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.facts import Effort
 from aegis.detect.roles import words_of, writes_by_name
 from aegis.detect.rules.scanner import DATA, Checks, Scanner
+from aegis.detect.tool_words import vocabulary
 from aegis.detect.touch.touch import touch
 from aegis.detect.views import views_of
 from aegis.policy.guards.base import Case
@@ -132,7 +133,7 @@ def answer_data(
         is_shown(case.tool) or is_committed(case.tool, case.arguments) or is_published(case.arguments)
     )
     served = not away and any(
-        text.role == "path" and _SERVED.search(text.value) is not None for text in case.facts.texts.strings
+        text.role in ("path", "command") and _SERVED.search(text.value) is not None for text in case.facts.texts.strings
     )
     outcomes = {
         category: _OUTCOMES[options.egress if away or (shown and category == "secret") else options.inside]
@@ -163,12 +164,6 @@ def answer_data(
     return answered, [Patch(path=path, value=value) for path, value in masking.masked.items()]
 
 
-# What a forge or a board shows to everyone who may look, and keeps.
-_SHOWN: Final = frozenset({
-    "blog", "comment", "discourse", "discussion", "forum", "gist", "issue", "issues", "merge", "paste", "pastebin",
-    "pr", "pull", "reddit", "release", "reply", "review", "snippet", "stackexchange", "stackoverflow", "ticket",
-    "tweet", "wiki",
-})  # fmt: skip
 _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "search", "view"})
 
 
@@ -176,19 +171,26 @@ _ASKS_FOR: Final = frozenset({"fetch", "find", "get", "list", "query", "read", "
 def is_shown(tool: str) -> bool:
     """Whether a tool writes what many people are shown: issues, comments, gists, pages of a wiki."""
     words = words_of(tool)
-    return not _SHOWN.isdisjoint(words) and (writes_by_name(tool) or _ASKS_FOR.isdisjoint(words))
+    return not vocabulary().values["showing"].isdisjoint(words) and (
+        writes_by_name(tool) or _ASKS_FOR.isdisjoint(words)
+    )
 
 
 # Files that a web server hands to everybody, images and documents that many get, and keys that pages are meant to hold.
 _SERVED: Final = Lazy(
-    r"(?i)(?:^|[/\\])(?:public|public_html|static|wwwroot|htdocs|www|_site)[/\\][^\n]{0,400}"
-    r"\.(?:[cm]?js|css|csv|html?|json|map|md|svg|txt|xml|ya?ml|env|bak|old|sql)$|"
+    r"(?i)(?:^|[/\\])(?:public|public_html|static|wwwroot|htdocs|www|_site|_posts|blog|website|published|slides|talks)"
+    r"[/\\][^\n]{0,400}\.(?:[cm]?js|css|csv|html?|ipynb|json|map|mdx?|svg|txt|xml|ya?ml|env|bak|old|sql)$|"
+    # What a line of a program puts there: images, packages, gists and issues.
+    r"\b(?:gh|glab)\s+(?:issue|pr|mr|release|gist|snippet)\s+(?:create|comment|edit|note|new)\b|--push\b|"
+    r"\b(?:docker|podman)\s+push\b|\b(?:twine|npm|cargo|yarn|pnpm|uv)\s+(?:upload|publish)\b|"
     r"(?:^|[/\\])(?:(?:Docker|Container)file(?:\.[\w.-]{1,40})?|README(?:\.[\w.-]{1,20})?|docs?[/\\][^\n]{1,400}\.(?:md|mdx|rst))$"
 )
 _FOR_BROWSERS: Final = frozenset({"secret-google", "secret-observability", "secret-assigned", "secret-jwt"})
 _OF_SERVERS: Final = Lazy(r"(?i)secret|private|master|admin|passw|refresh")  # names of what no page holds
 # Arguments that say who may see a thing, and where it is put; and what they say of one that everybody sees.
-_AUDIENCE: Final = frozenset({"access", "audience", "public", "published", "sharing", "visibility"})
+_AUDIENCE: Final = frozenset(
+    {"access", "acl", "anonymous", "audience", "privacy", "public", "published", "sharing", "viewers", "visibility"}
+)
 _PLACES: Final = frozenset({"board", "channel", "collection", "destination", "folder", "parent", "space", "where"})
 _OF_ALL: Final = Lazy(r"(?i)\b(?:public(?:ly)?|published|everyone|everybody|anyone|world)\b")
 
@@ -197,7 +199,7 @@ def is_published(arguments: Mapping[str, Any]) -> bool:
     """Whether a call says of what it writes that everybody may see it."""
     for name, value in arguments.items():
         last = words_of(name)[-1:]
-        if value is True and not _AUDIENCE.isdisjoint(last):
+        if value is True and not _AUDIENCE.isdisjoint(words_of(name)):
             return True
         says = not (_AUDIENCE | _PLACES).isdisjoint(last) and isinstance(value, str) and len(value) < _LONGEST
         if says and _OF_ALL.search(value) is not None:
@@ -209,6 +211,9 @@ _OF_FORGES: Final = (
     frozenset({"owner", "repo"}),
     frozenset({"project_id", "branch"}),
     frozenset({"repository", "branch"}),
+    frozenset({"repo", "content"}),
+    frozenset({"repository", "content"}),
+    frozenset({"project", "content"}),
 )
 _COMMITS: Final = frozenset({"commit", "push"})
 
