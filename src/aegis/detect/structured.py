@@ -17,7 +17,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import changes_all, database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
-from aegis.detect.line_files import parsed_hcl
+from aegis.detect.line_files import TERRAFORM, parsed_blocks
 from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
@@ -265,7 +265,6 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 
 
 _SWITCHED_ON: Final = Lazy(r"(?m)^[\s-]*\"?(\w{1,40})\"?\s*:\s*true\s*(?:#.*)?$")
-_TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
 _FUNCTION: Final = "Fn::"
 _PARAMETER: Final = Lazy(r"\$\{([\w:.]{1,64})\}")
 
@@ -318,8 +317,8 @@ def _defaults(template: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict
 
 def _documents(text: str) -> list[Any]:
     """The documents of a manifest that is given as text."""
-    if _TERRAFORM.search(text) is not None:
-        return [parsed_hcl(text)]
+    if TERRAFORM.search(text) is not None:
+        return [parsed_blocks(text)]
     given = text.split("\n---", _MOST_DOCUMENTS)
     documents = [
         parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
