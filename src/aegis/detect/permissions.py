@@ -418,6 +418,7 @@ _SWITCHED: Final = {
 def stated(path: str, document: Any) -> Iterator[tuple[str, str]]:
     """What the objects of a file open, give away or no longer guard, each with the member that shows it."""
     exact, wild = _attributes()
+    tried = _TRIED.search(path) is not None
     waiting: list[tuple[Any, str, tuple[Test, ...], int]] = [(document, path, (), 0)]
     seen = 0
     while waiting and seen < _MOST_RULES:
@@ -439,7 +440,7 @@ def stated(path: str, document: Any) -> Iterator[tuple[str, str]]:
                     and (not one.of or any(glob_match(kind, letters) for kind in one.of))
                     and (not beside or _holds(beside, within))
                     and not _holds(unless, within)
-                    and not (one.spares and any(map(_is_tried, chain.replace("/", " ").split())))
+                    and not (one.spares and (tried or any(map(is_throwaway, chain.replace("/", " ").split()))))
                 ):
                     yield one.does, shown
             waiting.extend(
@@ -449,12 +450,8 @@ def stated(path: str, document: Any) -> Iterator[tuple[str, str]]:
             )
 
 
-def _is_tried(name: str) -> bool:
-    return name in _TRIED or is_throwaway(name)
-
-
-_TRIED: Final = ("example", "examples", "fixtures", "local", "molecule", "samples", "vagrant", "wrappers")
-_KINDS: Final = ("", "kind", "type", "Type", "resource_type")
+_TRIED: Final = Lazy(r"(?:^|/)(?:examples?|fixtures|local|samples?|templates|wrappers|_?archived)/|vagrant|molecule")
+_KINDS: Final = ("", "kind", "module", "type", "Type", "resource_type")
 _DIVIDES: Final = Lazy(r"[-_:.@]")
 _LONGEST_CHAIN: Final = 400
 _MOST_AROUND: Final = 60
@@ -468,9 +465,15 @@ def _said(value: Mapping[str, Any]) -> Iterator[Test]:
                 option, _, given = one.partition("=")
                 yield plain(option), given.lower()
             if not isinstance(one, (dict, list)):
-                yield plain(str(name)), "()" if one is None else str(one).lower().replace("*", "\\*")
+                said = "()" if one is None else str(one).lower().replace("*", "\\*")
+                yield plain(str(name)), said
+                if _OF_ENUM.fullmatch(said) is not None:  # `FunctionUrlAuthType.NONE`
+                    yield plain(str(name)), said.rpartition(".")[2]
             else:
                 yield plain(str(name)), "{}" if len(one) > ("" in one) else "()"
+
+
+_OF_ENUM: Final = Lazy(r"[a-z_][\w]*(?:\.[a-z_]\w*){1,5}")
 
 
 def _below_of(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
