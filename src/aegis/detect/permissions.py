@@ -13,7 +13,7 @@ from aegis.detect.endpoints import OFF, ON, plain
 from aegis.detect.quick import remembered
 from aegis.detect.resources import FileAttribute, builtin_resources
 from aegis.detect.roles import words_of
-from aegis.detect.tool_words import Vocabulary, is_throwaway, vocabulary
+from aegis.detect.tool_words import Vocabulary, effect_of, is_throwaway, vocabulary
 
 CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
 _POWERFUL: Final = frozenset({
@@ -415,8 +415,11 @@ _SWITCHED: Final = {
 }
 
 
-def stated(path: str, document: Any) -> Iterator[tuple[str, str]]:
-    """What the objects of a file open, give away or no longer guard, each with the member that shows it."""
+def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
+    """What the objects of a file, or of what a tool is given, open, give away or no longer guard."""
+    for mark, source in opened_networks({"file": document}, frozenset()):
+        if mark != "open-net":
+            yield ResourceEffect("expose", "cloud-resource", "one", (source,), "", source)
     exact, wild = _attributes()
     tried = _TRIED.search(path) is not None
     waiting: list[tuple[Any, str, tuple[Test, ...], int]] = [(document, path, (), 0)]
@@ -442,7 +445,7 @@ def stated(path: str, document: Any) -> Iterator[tuple[str, str]]:
                     and not _holds(unless, within)
                     and not (one.spares and (tried or any(map(is_throwaway, chain.replace("/", " ").split()))))
                 ):
-                    yield one.does, shown
+                    yield effect_of(one.does)._replace(evidence=shown)
             waiting.extend(
                 (inner, f"{chain} {name}", (*said, *around)[:_MOST_AROUND], depth + 1)
                 for name, inner in value.items()

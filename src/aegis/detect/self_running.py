@@ -38,7 +38,7 @@ from aegis.detect.line_files import (
     unquoted,
     with_package,
 )
-from aegis.detect.permissions import opened_networks, stated
+from aegis.detect.permissions import stated
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
 from aegis.detect.restated import of_states
 from aegis.detect.tool_files import language_by_ending
@@ -50,9 +50,7 @@ _DEEPEST: Final = 24
 _MOST_YAML: Final = 16_384
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _PACKAGES: Final = frozenset({"composer.json", "package.json"})  # a piece of one does not say whether it is scripts
-_SHELLS: Final = frozenset({"bash", "sh", "zsh", "pwsh", "powershell", "cmd", "python"})  # that a step is read by
-_TELLS: Final = frozenset({"description", "detail", "group", "id", "kind", "label", "matcher", "name", "type"})
-_SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
+_SHELL_FILES: Final = ("startup", "hook", "task")
 _READ_AS: Final = (
     "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
 )  # fmt: skip
@@ -261,23 +259,19 @@ def declared(written: Written) -> Iterator[ResourceEffect]:
     path, text, known = written.path.lower(), written.flow.text[:MAX_FLOW], vocabulary().values
     ending = path.rpartition(".")[2]
     if path.endswith(_OF_PLAYS):
-        parts = text.split("\n---")[:_MOST_PARTS]
-        values = [
-            parsed_yaml(one) or parsed_yaml(_FILLED.sub("VALUE", _OF_TEMPLATES.sub("", one))) or list(_of_lines(one))
-            for one in parts
-        ]
+        values = [_document(one) for one in text.split("\n---")[:_MOST_PARTS]]
     elif path.endswith((".json", ".template")) and (value := parsed_json(text)) is not None:
         values = [value]
     elif ending in known["blockfiles"] or (ending in known["buildfiles"] and _BUILDS.search(text) is not None):
         values = [parsed_blocks(text)]
     else:
-        return
+        values = []
     for value in values:
-        for does, shown in stated(path, value):
-            yield effect_of(does)._replace(evidence=shown)
-        for mark, source in opened_networks({"file": value}, frozenset()):
-            if mark != "open-net":
-                yield effect_of("expose cloud-resource")._replace(evidence=source)
+        yield from stated(path, value)
+
+
+def _document(text: str) -> Any:
+    return parsed_yaml(text) or parsed_yaml(_FILLED.sub("VALUE", _OF_TEMPLATES.sub("", text))) or list(_of_lines(text))
 
 
 _FILLED: Final = Lazy(r"\{\{[^{}\n]*\}\}")
@@ -453,16 +447,16 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             for one in value:
                 yield from _of_value(one, runs=runs, depth=depth + 1)
     elif isinstance(value, dict):
-        named = {str(key).lower(): inner for key, inner in value.items()}
+        known, named = vocabulary().values, {str(key).lower(): inner for key, inner in value.items()}
         arguments = named.get("args", named.get("runtimeargs"))
-        if str(named.get("shell")).rpartition("/")[2] in _SHELLS:
+        if str(named.get("shell")).rpartition("/")[2] in known["stepshells"]:
             del named["shell"]
         if isinstance(started := named.get("command"), list) and isinstance(arguments, list):  # of a container
             yield shlex.join([one for one in (*started, *arguments) if isinstance(one, str)])
         image, command = named.get("image"), named.get("command")
         entry = named.get("entrypoint")
         opened = " ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-        if opened.partition(" ")[0].rpartition("/")[2] in _SHELLS and isinstance(command, (str, list)):
+        if opened.partition(" ")[0].rpartition("/")[2] in known["stepshells"] and isinstance(command, (str, list)):
             words = command if isinstance(command, list) else [command]
             is_line = isinstance(command, str) and not opened.endswith("c")
             named["entrypoint"] = f"{opened} {command if is_line else shlex.join(map(str, words))}"  # both are one line
@@ -474,12 +468,12 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             yield f"node -e {shlex.quote(script)}"
             return
         for key, inner in named.items():
-            if key in _TELLS and not vocabulary().values["started"].isdisjoint(named):
+            if key in known["tellnames"] and not known["started"].isdisjoint(named):
                 continue
-            if key in vocabulary().values["started"] and isinstance(inner, str) and isinstance(arguments, list):
+            if key in known["started"] and isinstance(inner, str) and isinstance(arguments, list):
                 yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
-                yield from _of_value(inner, runs=runs or key in vocabulary().values["runs"], depth=depth + 1)
+                yield from _of_value(inner, runs=runs or key in known["runs"], depth=depth + 1)
 
 
 def is_read_when_written(written: Written) -> bool:

@@ -18,7 +18,7 @@ from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import changes_all, database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
 from aegis.detect.line_files import TERRAFORM, parsed_blocks
-from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
+from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights, stated
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
 from aegis.detect.resources import words_of_resources
@@ -26,6 +26,7 @@ from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
 from aegis.detect.tool_marks import thrown_away
+from aegis.detect.tool_words import vocabulary
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
 _DEEPEST: Final = 24
@@ -92,6 +93,10 @@ def structured_effects(
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
         if not change.field:
             found.append(Told(change.pointer, _UNREAD))
+    if not vocabulary().values["builders"].isdisjoint(words_of(tool)):
+        texts = [one for one in arguments.values() if isinstance(one, str) and ("\n" in one or "{" in one)]
+        given = [[one for one in _documents(text) if one] or [parsed_blocks(text)] for text in texts]
+        found.extend(Told("", effect) for effect in stated(tool, [arguments, *given]))
     telling = may_tell(together)
     if _FUNCTION in together:
         arguments = {
@@ -348,6 +353,8 @@ def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any
                 value = _settled(value, _defaults(value, arguments))
             if "services" in value:  # of a composition: what stands there to be merged was
                 value = {name: inner for name, inner in value.items() if not name.startswith("x-")}
+            for effect in stated(tool, value):
+                yield Told(pointer, effect)
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
                     yield Told(pointer, effect)
