@@ -422,19 +422,20 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
             yield ResourceEffect("expose", "cloud-resource", "one", (source,), "", source)
     exact, wild = _attributes()
     tried = _TRIED.search(path) is not None
-    waiting: list[tuple[Any, str, tuple[Test, ...], int]] = [(document, path, (), 0)]
+    waiting: list[tuple[Any, str, tuple[Test, ...], tuple[Test, ...], int]] = [(document, path, (), (), 0)]
     seen = 0
     while waiting and seen < _MOST_RULES:
-        value, above, around, depth = waiting.pop()
+        value, above, around, beside_it, depth = waiting.pop()
         seen += 1
         if isinstance(value, list):
-            waiting.extend((one, above, around, depth) for one in value if isinstance(one, (dict, list)))
+            waiting.extend((one, above, around, beside_it, depth) for one in value if isinstance(one, (dict, list)))
         elif isinstance(value, dict) and depth <= _DEEPEST:
             said = tuple(_said(value))
             kinds = [inner for name, inner in value.items() if name in _KINDS and isinstance(inner, str)]
             chain = " ".join((above, *kinds)).lower()[:_LONGEST_CHAIN]
             letters = _DIVIDES.sub("", chain)
             within = (*said, *around, *(one for inner in _below_of(value) for one in _said(inner)))
+            near = tuple(one for inner in value.values() if isinstance(inner, dict) for one in _said(inner))
             known = [one for name in dict(said) for one in exact.get(name, ())]
             for one, says, beside, unless in (*known, *wild) if said else ():
                 shown = _holds(says, said)
@@ -442,14 +443,14 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
                     shown
                     and (not one.of or any(glob_match(kind, letters) for kind in one.of))
                     and (not beside or _holds(beside, within))
-                    and not _holds(unless, within)
+                    and not _holds(unless, (*within, *beside_it))
                     and not (one.spares and (tried or any(map(is_throwaway, chain.replace("/", " ").split()))))
                 ):
                     yield effect_of(one.does)._replace(evidence=shown)
             waiting.extend(
-                (inner, f"{chain} {name}", (*said, *around)[:_MOST_AROUND], depth + 1)
+                (inner, f"{chain} {name}", (*said, *around)[:_MOST_AROUND], near[:_MOST_AROUND], depth + 1)
                 for name, inner in value.items()
-                if isinstance(inner, (dict, list))
+                if isinstance(inner, (dict, list)) and not name.startswith("x-")
             )
 
 
