@@ -14,7 +14,7 @@ from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import plain
 from aegis.detect.resources import place_of
-from aegis.detect.tool_words import is_throwaway, letters_in
+from aegis.detect.tool_words import is_throwaway, letters_in, vocabulary
 
 _RIGHTS: Final = frozenset(
     {"ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "DAC_READ_SEARCH", "DAC_OVERRIDE", "SYS_RAWIO", "NET_ADMIN", "BPF"}
@@ -46,7 +46,8 @@ def of_container(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
             yield _takes_over("devicecgrouprules", f"device rule {rule}")
     for path in _of_host(members):
         place = place_of(path) if path.startswith(("/", "~", "$")) or path[1:3] == ":\\" else None
-        if place is not None and place.resource in _HOST_PLACES and (place.whole or place.resource != "home"):
+        kept = vocabulary().values["hostplaces"]
+        if place is not None and place.resource in kept and (place.whole or place.resource != "home"):
             yield _takes_over(place.path, f"mount {path}")
 
 
@@ -77,10 +78,6 @@ def _of_host(members: Mapping[str, Any]) -> Iterator[str]:
 
 
 _SOURCES: Final = ("source", "src", "hostpath", "pathonhost")
-_HOST_PLACES: Final = frozenset({
-    "system-file", "container-host", "account", "group", "credential", "boot", "kernel", "device", "startup", "service",
-    "task", "program", "library",
-})  # fmt: skip
 
 
 def of_cluster(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
@@ -178,10 +175,6 @@ def _lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
 
 
 # Programs that reach beyond the container that they run in: to databases, stores, clouds and clusters.
-_CLIENTS: Final = frozenset({
-    "aws", "az", "clickhouse-client", "consul", "cqlsh", "etcdctl", "gcloud", "gsutil", "helm", "kubectl", "mariadb",
-    "mc", "mongo", "mongosh", "mysql", "psql", "rclone", "redis-cli", "s3cmd", "sqlcmd", "terraform", "valkey-cli",
-})  # fmt: skip
 
 
 def client_commands(value: Mapping[str, Any]) -> Iterator[str]:
@@ -190,7 +183,7 @@ def client_commands(value: Mapping[str, Any]) -> Iterator[str]:
         listed = value.get(name)
         for container in listed[:_MOST] if isinstance(listed, list) else ():
             for line in _lines(container) if isinstance(container, dict) else ():
-                if line and line[0].rpartition("/")[2] in _CLIENTS:
+                if line and line[0].rpartition("/")[2] in vocabulary().values["clients"]:
                     yield shlex.join(line)
 
 

@@ -6,6 +6,7 @@ tmpfiles.d(5); npm's manual, `package.json vars`; Microsoft's article 310516.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any, Final
@@ -201,6 +202,17 @@ def in_container(value: dict[str, Any]) -> dict[str, Any]:
     return {key: inner if key in kept or not isinstance(inner, str) else tidied(inner) for key, inner in value.items()}
 
 
+def container_start(value: dict[str, Any]) -> str:
+    """The command that starts a development container, but for what debuggers need."""
+    given = value.get("runArgs")
+    options = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
+    options += ["--privileged"] if value.get("privileged") is True else []
+    return str(_DEBUGS.sub("", shlex.join(["docker", "run", *options, "image"])))
+
+
+_DEBUGS: Final = Lazy(r"--cap-add[= ]SYS_PTRACE|--security-opt[= ]seccomp=unconfined")
+
+
 def of_notebook(value: Any) -> Iterator[str]:
     """The programs in the cells of a notebook, with the lines that a shell runs as calls that do."""
     cells = value.get("cells") if isinstance(value, dict) else None
@@ -213,44 +225,101 @@ def of_notebook(value: Any) -> Iterator[str]:
 
 _OF_SHELL: Final = Lazy(r"(?m)^[ \t]*[!%]+(?:sx |system |sh )?([^\n]+)$")
 
-_BLOCK: Final = Lazy(r"^\s*([\w-]+)((?:\s+\"[^\"]*\")*)\s*\{\s*(\}?)\s*$")
-_SETTING: Final = Lazy(r"^\s*\"?([\w-]+)\"?\s*[=:]\s*(.*?)\s*,?\s*$")
 _LEAVES: Final = frozenset({"egress"})  # what goes out, which is another matter than what comes in
+_TOKEN: Final = Lazy(
+    rf"(?P<skipped>//[^\n]*|#[^\n]*|/\*(?:[^*]|\*[^/])*\*/|[=!<>]=|<<[-~]?[\"']?\w+[\"']?)|{TEXT}|`[^`]*`|[\w.$@/*%!+-]+|=>|:=|[{{}}()\[\],;=:\n?]"
+)
+_OPENING: Final = "{(["
+LABEL: Final = ""  # under which an object holds what stands before it: `resource "a" "b"`, `new Bucket`
 
 
-def parsed_hcl(text: str) -> dict[str, Any]:
-    """The blocks of a text of Terraform as mappings, a line a setting; what stands otherwise is left out.
+class _Open:
+    """An object, a list or a call that is open: where what is named in it goes, and what is not."""
 
-    Expressions of constants are worked out, with what the text itself says of its locals and variables.
+    __slots__ = ("inner", "key", "name", "outer", "since", "words")
+
+    def __init__(self, inner: dict[str, Any], outer: dict[str, Any], name: str):
+        self.inner, self.outer, self.name = inner, outer, name
+        self.key, self.words, self.since = "", list[str](), 0
+
+    def end(self, text: str, known: Mapping[str, str | int] | None) -> None:
+        """Put in what was read since the last sign that ends something; `text` is what that was."""
+        worked_out = None
+        if self.key and known is not None and _OF_MORE.search(text) is not None:
+            worked_out = _worked_out(text.strip(), known)
+        if worked_out is not None:
+            from aegis.detect.sql_constants import ITEMS
+
+            is_list = text.lstrip()[:1] == "["
+            self.inner[self.key] = str(worked_out).split(ITEMS) if is_list else worked_out
+        elif self.words and (self.key or self.inner is not self.outer or self.name):
+            value = " ".join(self.words)
+            _put(*((self.inner, self.key) if self.key else (self.outer, self.name)), _SWITCHES.get(value, value))
+        self.key, self.words = "", []
+
+
+_SWITCHES: Final[Mapping[str, Any]] = {"true": True, "True": True, "false": False, "False": False}
+
+
+def _put(holder: dict[str, Any], name: str, value: Any) -> None:
+    """Add a member, which is a list where it stands there more than once."""
+    before = holder.get(name)
+    holder[name] = value if name not in holder else [*before, value] if isinstance(before, list) else [before, value]
+
+
+def parsed_blocks(text: str) -> dict[str, Any]:
+    """The objects of a text of Terraform, of Bicep or of a program that describes a cloud, its calls among them.
+
+    Expressions of constants of Terraform are worked out, with what the text itself says of its locals and variables.
     """
-    root: dict[str, Any] = {}
-    known: dict[str, str | int] = {}
     text = text[:MAX_FLOW]
+    known: dict[str, str | int] = {}
     for match in _LOCALS.finditer(text):
         named = [("var", match[2], match[3])] if match[2] else [("local", *one) for one in _LOCAL.findall(match[1])]
         for kind, name, written in named:
             value = _worked_out(written, known)
             known.update({} if value is None else {f"{kind}.{name}".lower(): value})
-    open_blocks = [root]
-    for line in text.splitlines():
-        block, setting = _BLOCK.match(line), _SETTING.match(line)
-        if block is not None and len(open_blocks) < _DEEPEST:
-            inner: dict[str, Any] = {}
-            if block.group(1) not in _LEAVES:
-                open_blocks[-1][f"{block.group(1)}{block.group(2)}#{len(open_blocks[-1])}"] = inner
-            if not block.group(3):
-                open_blocks.append(inner)
-        elif line.strip().startswith("}") and len(open_blocks) > 1:
-            open_blocks.pop()
-        elif setting is not None:
-            value = setting.group(2)
-            if value.startswith("{") and not value.endswith("}"):
-                open_blocks.append(open_blocks[-1].setdefault(setting.group(1), {}))
-            else:
-                open_blocks[-1][setting.group(1)] = _setting(value, known)
+    of_terraform = known if TERRAFORM.search(text) is not None else None
+    root: dict[str, Any] = {}
+    opened = [_Open(root, root, "")]
+    for match in _TOKEN.finditer(text):
+        sign, here = match.group(), opened[-1]
+        if match["skipped"] is not None:
+            continue
+        if sign in _OPENING and len(opened) < _DEEPEST:
+            label = (
+                here.words[1] if here.words[:1] == ["dynamic"] and len(here.words) > 1 else " ".join(here.words[-1:])
+            )
+            name = here.key or (label.rpartition(".")[2] if sign == "(" else (here.words or [here.name])[0])
+            if here.words[:1] == ["dynamic"]:
+                name = label
+            inner = here.inner
+            if sign == "[" and here.key:
+                here.inner.setdefault(name, [])
+            if sign != "[":
+                inner = {LABEL: " ".join(here.words)} if here.words else {}
+                if name not in _LEAVES:
+                    _put(here.inner, name, inner)
+            is_default = sign == "(" and here.key and of_terraform is not None  # `try(var.a, false)`
+            opened.append(_Open(inner, {} if sign == "{" or is_default else here.inner, name))
+            here.words = []
+        elif sign in "})]":
+            here.end(text[here.since : match.start()], of_terraform)
+            if len(opened) > 1:
+                opened.pop()
+        elif sign in ",;\n":
+            if not (sign == "\n" and here.key and not here.words and not text[here.since : match.start()].strip()):
+                here.end(text[here.since : match.start()], of_terraform)
+        elif sign in ("=", ":", "=>", ":="):
+            is_choice = here.key and sign == ":"  # `a ? b : c`
+            here.key, here.since = "" if is_choice else (here.words or [""])[-1], match.end()
+            here.words = []
+        elif sign != "?":
+            here.words.append(sign if sign[0] not in "\"'`" else unquoted(sign))
     return root
 
 
+TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module|variable|locals|provider|output)\b[^\n=:]*\{")
 _LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
 _LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
 _OF_MORE: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
@@ -260,17 +329,6 @@ def _worked_out(text: str, known: Mapping[str, str | int]) -> str | int | None:
     from aegis.detect.sql_constants import hcl_constant  # whose parser takes a tenth of a second to load
 
     return hcl_constant(text, known)
-
-
-def _setting(value: str, known: Mapping[str, str | int]) -> Any:
-    worked_out = _worked_out(value, known) if _OF_MORE.search(value) is not None else None
-    if worked_out is not None:
-        from aegis.detect.sql_constants import ITEMS
-
-        return str(worked_out).split(ITEMS) if value[:1] == "[" else worked_out
-    if value[:1] == "[":
-        return [part.strip().strip('"') for part in value.strip("[]").split(",") if part.strip()]
-    return True if value == "true" else False if value == "false" else value.strip('"')
 
 
 _DEEPEST: Final = 24

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
+from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import OFF, ON, plain
 from aegis.detect.quick import remembered
+from aegis.detect.resources import FileAttribute, builtin_resources
 from aegis.detect.roles import words_of
-from aegis.detect.tool_words import Vocabulary, vocabulary
+from aegis.detect.tool_words import Vocabulary, effect_of, is_throwaway, vocabulary
 
 CHANGES: Final = frozenset({"update", "edit", "patch", "set", "change", "modify", "put", "make"})
 _POWERFUL: Final = frozenset({
     "cluster-admin", "system:masters", "administratoraccess", "roles/owner", "owner", "admin",
-})  # fmt: skip
-# Roles of applications in Microsoft Graph that give whoever has them every other one, by the numbers that they have:
-# RoleManagement.ReadWrite.Directory, AppRoleAssignment.ReadWrite.All, Application.ReadWrite.All and the like.
-_POWERFUL_APPLICATIONS: Final = frozenset({
-    "9e3f62cf-ca93-4989-b6ce-bf83c28f9fe8", "06b708a9-e830-4db3-a914-8e69da51d44f",
-    "1bfefb4e-e0b5-418b-a88f-73c46d2cc8e9", "19dbc75e-c2e2-444c-a770-ec69d8559fc7",
 })  # fmt: skip
 _EVERYBODY: Final = frozenset({
     "system:anonymous", "system:unauthenticated", "system:authenticated", "allusers", "allauthenticatedusers", "*",
@@ -35,26 +32,8 @@ _DISCOVERS: Final[Mapping[str, tuple[str, ...]]] = {
     "system:basic-user": _SIGNED_IN,
 }  # fmt: skip
 _OPEN_NETS: Final = frozenset({"0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "::/0", "::/1"})
-_REACHED_BY: Final = (
-    "acl", "accesscontrol", "member", "members", "cidrip", "cidr", "cidrblocks", "sourceranges", "cidripv6",
-    "cidrblock", "sourceaddressprefix",
-)  # fmt: skip
 _NETWORKS: Final = ("authorizednetworks", "masterauthorizednetworks")  # from which a server of Google's is reached
-# Members that say that everybody may reach something, and members that keep everybody from it.
-_OPENS: Final = (
-    "publiclyaccessible", "publicaccess", "ispublic", "makepublic", "publicnetworkaccess", "endpointpublicaccess",
-)  # fmt: skip
-_SHUTS: Final = ("blockpublicacls", "blockpublicpolicy", "ignorepublicacls", "restrictpublicbuckets")
 _ALL_NAMES: Final = ("*", "*:*")
-_HOUSES: Final = frozenset({
-    "repo", "repository", "project", "gist", "channel", "channels", "conversation", "conversations", "board", "wiki",
-})  # fmt: skip
-# Members that say to which hosts the answer of a sign-in goes, and what each of them means.
-_ANSWERED: Final = (
-    "redirecturis", "redirecturi", "redirecturls", "redirecturl", "callbacks", "callbackurls", "callbackurl",
-    "replyurls", "weborigins", "allowedorigins", "allowedcallbackurls", "allowedredirecturis",
-)  # fmt: skip
-_ANY_HOST: Final = frozenset({"*", "http://*", "https://*", "http*", "*://*", "https://*/*", "http://*/*"})
 
 
 def given_rights(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
@@ -88,7 +67,11 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     verbs, resources = members.get("verbs"), members.get("resources")
     if isinstance(verbs, list) and isinstance(resources, list) and "*" in verbs and "*" in resources:
         yield ResourceEffect("permit", "cluster", "all", ("*",), "", "verbs * resources *")
-    if isinstance(verbs, list) and not _RAISES.isdisjoint(map(str, verbs)) and not members.get("resourcenames"):
+    if (
+        isinstance(verbs, list)
+        and not vocabulary().values["raises"].isdisjoint(map(str, verbs))
+        and not members.get("resourcenames")
+    ):
         shown = f"verbs {' '.join(map(str, verbs))}"[:_LONGEST]
         yield ResourceEffect("permit", "cluster", "one", ("*",), "", shown)
     yield from _aggregated(members)
@@ -102,7 +85,7 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
     trusted = [principal, *(principal.values() if isinstance(principal, dict) else ())]
     if members.get("effect") == "Allow" and ("notprincipal" in members or any("*" in _listed(one) for one in trusted)):
         yield ResourceEffect("expose", "storage", "all", ("*",), "", "Allow for everyone")
-    if members.get("approleid") in _POWERFUL_APPLICATIONS:
+    if members.get("approleid") in vocabulary().values["powerfulapplications"]:
         named = str(members["approleid"])
         yield ResourceEffect("permit", "cloud-identity", "all", (named,), "", f"appRoleId {named}")
     for given in [
@@ -121,23 +104,16 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         isinstance(one, dict) and one.get("namespace") == "*" for one in _listed(members.get("destinations"))
     ):
         yield ResourceEffect("permit", "cluster", "one", ("*",), "", "every repository to every namespace")
-    for name in _REACHED_BY:
+    for name in sorted(vocabulary().values["reachedby"]):
         for one in _listed(members.get(name)):
             if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
                 resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
                 yield ResourceEffect("expose", resource, "all", (one,), "", one)
 
 
-# Verbs of a cluster by which whoever has them gives himself every other one, and those that only read.
-_RAISES: Final = frozenset({"escalate", "bind", "impersonate"})
 _READS: Final = frozenset({"get", "list", "watch"})
 _GRADE: Final = "rbac.authorization.k8s.io/aggregate-to-"
 # What the roles that come with a cluster keep from those who have them.
-_KEPT_FROM_READERS: Final = frozenset({"secrets", "pods/proxy", "services/proxy", "nodes/proxy"})
-_KEPT_FROM_OWNERS: Final = frozenset({
-    "nodes", "clusterroles", "clusterrolebindings", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
-})  # fmt: skip
-_KEPT_FROM_EDITORS: Final = _KEPT_FROM_OWNERS | {"roles", "rolebindings"}
 _OF_ALL_GROUPS: Final = frozenset({"", "*"})
 
 
@@ -165,8 +141,8 @@ def _is_beyond(grade: str, rule: Mapping[str, Any]) -> bool:
     verbs, resources, groups = ({str(one).lower() for one in _listed(rule.get(name))} for name in _OF_RULE)
     every = "*" in resources and not groups.isdisjoint(_OF_ALL_GROUPS)
     if grade == "view":
-        return every or not verbs <= _READS or not resources.isdisjoint(_KEPT_FROM_READERS)
-    kept = _KEPT_FROM_OWNERS if grade == "admin" else _KEPT_FROM_EDITORS
+        return every or not verbs <= _READS or not resources.isdisjoint(vocabulary().values["keptfromreaders"])
+    kept = vocabulary().values["keptfromowners"] | (set() if grade == "admin" else {"roles", "rolebindings"})
     return not verbs <= _READS and (every or not resources.isdisjoint(kept))
 
 
@@ -209,7 +185,7 @@ def _trusts_everybody(members: Mapping[str, Any]) -> bool:
         return True
     principal = members.get("principal")
     issuer = str(principal.get("Federated", "")).rpartition("oidc-provider/")[2] if isinstance(principal, dict) else ""
-    if members.get("effect") != "Allow" or issuer.partition("/")[0] not in _SHARED_ISSUERS:
+    if members.get("effect") != "Allow" or issuer.partition("/")[0] not in vocabulary().values["sharedissuers"]:
         return False
     asked = members.get("condition")
     tests = [one for one in (asked.values() if isinstance(asked, dict) else ()) if isinstance(one, dict)]
@@ -224,10 +200,6 @@ def _is_always_true(condition: str) -> bool:
 
 
 _LONGEST_CONDITION: Final = 2_000
-_SHARED_ISSUERS: Final = frozenset({
-    "token.actions.githubusercontent.com", "gitlab.com", "app.terraform.io", "api.bitbucket.org",
-    "vstoken.dev.azure.com",
-})  # fmt: skip
 _OF_ANYBODY: Final = Lazy(r"\*|[a-z_]+:\*(?:[/:].*)?")  # `repo:*/*`
 _ALWAYS: Final = Lazy(
     r"(?:true|1\s*==\s*1)?|has\([\w.]{1,80}\)?|[\w.]{1,80}\s*!=\s*(?:''|\"\"|null)|size\([\w.]{1,80}\)\s*>=?\s*0|"
@@ -237,24 +209,24 @@ _ALWAYS: Final = Lazy(
 
 def _opened(members: Mapping[str, Any], tool: str) -> Iterator[ResourceEffect]:
     """What a member opens to everyone by being switched, or a repository by being made public."""
-    for name in _OPENS:
+    for name in sorted(vocabulary().values["opens"]):
         if members.get(name) in ON:
             yield ResourceEffect("expose", "cloud-resource", "one", (name,), "", f"{name}: {members[name]}")
-    for name in _SHUTS:
+    for name in sorted(vocabulary().values["shuts"]):
         if members.get(name) in OFF and name in members:
             yield ResourceEffect("expose", "storage", "all", (name,), "", f"{name}: {members[name]}")
     added = members.get("valuestoadd")
     if added == "all" or (isinstance(added, list) and "all" in added):
         yield ResourceEffect("expose", "backup", "all", ("all",), "", "valuesToAdd: all")
-    for name in _ANSWERED:
+    for name in sorted(vocabulary().values["answered"]):
         for one in _listed(members.get(name)):
-            if isinstance(one, str) and one.strip() in _ANY_HOST:
+            if isinstance(one, str) and one.strip() in vocabulary().values["anyhost"]:
                 yield ResourceEffect("expose", "cloud-resource", "all", (one,), "", f"{name}: {one}")
     words = set(words_of(tool))
     made_public = str(members.get("visibility", "")).lower() == "public" or (
         any(name in members and members[name] in OFF for name in ("private", "isprivate"))
     )
-    if made_public and words & CHANGES and words & _HOUSES:
+    if made_public and words & CHANGES and words & vocabulary().values["houses"]:
         yield ResourceEffect("expose", "repository", "one", ("public",), "", "visibility: public")
 
 
@@ -316,14 +288,10 @@ def is_source(name: str) -> bool:
     if name in members["sources"] or name in members["lists"]:
         return True
     rest = next((name[len(word) :] for word in _FROM if name.startswith(word)), "")
-    return rest.rstrip("s46") in _PLACES
+    return rest.rstrip("s46") in vocabulary().values["netparts"]
 
 
 _FROM: Final = ("source", "src", "remote", "from", "peer", "client", "inbound", "ingress")
-_PLACES: Final = frozenset({
-    "addr", "address", "addresse", "addressprefix", "addressprefixe", "cidr", "cidrblock", "cidrip", "host", "ip",
-    "iprange", "net", "network", "prefix", "range",
-})  # fmt: skip
 
 
 @remembered
@@ -401,3 +369,116 @@ def _is_range(ports: Sequence[tuple[str, Any]]) -> bool:
     return len(ports) > 1 or any(
         isinstance(value, dict) or (isinstance(value, str) and ("-" in value or ":" in value)) for _, value in ports
     )
+
+
+# What objects of files do by their members
+
+
+Test = tuple[str, str]  # the name of a member, and its value
+_Known = tuple[FileAttribute, tuple[Test, ...], tuple[Test, ...], tuple[Test, ...]]
+
+
+@cache
+def _attributes() -> tuple[Mapping[str, list[_Known]], list[_Known]]:
+    """What members say, by their names, and what those say whose names are patterns."""
+    exact: dict[str, list[_Known]] = {}
+    wild: list[_Known] = []
+    for one in (one for file in builtin_resources() for one in file.attributes):
+        says, beside, unless = map(_tests, (one.says, one.beside, one.unless))
+        named = {name for name, _ in says}
+        for name in named:
+            own = tuple(test for test in says if test[0] == name)
+            (wild if "*" in name else exact.setdefault(name, [])).append((one, own, beside, unless))
+    return exact, wild
+
+
+def _tests(texts: Sequence[str]) -> tuple[Test, ...]:
+    """Conditions as names with one value each, where several values are given."""
+    named = [text.partition("=")[::2] for text in texts]
+    return tuple([(name, value) for name, values in named for value in values.split("|")])
+
+
+def _holds(tests: Sequence[Test], said: Sequence[Test]) -> str:
+    """The first member that passes one of some tests, as text; empty for none."""
+    for name, wanted in tests:
+        for member, value in said:
+            if (value in _SWITCHED[wanted] if wanted in _SWITCHED else glob_match(wanted, value)) and glob_match(
+                name, member
+            ):
+                return f"{member}={value}"
+    return ""
+
+
+_SWITCHED: Final = {
+    "on": frozenset({"true", "on", "yes", "enabled", "enable", "1"}),
+    "off": frozenset({"false", "off", "no", "disabled", "disable", "none", "0", "suspended"}),
+}
+
+
+def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
+    """What the objects of a file, or of what a tool is given, open, give away or no longer guard."""
+    for mark, source in opened_networks({"file": document}, frozenset()):
+        if mark != "open-net":
+            yield ResourceEffect("expose", "cloud-resource", "one", (source,), "", source)
+    exact, wild = _attributes()
+    tried = _TRIED.search(path) is not None
+    waiting: list[tuple[Any, str, tuple[Test, ...], tuple[Test, ...], int]] = [(document, path, (), (), 0)]
+    seen = 0
+    while waiting and seen < _MOST_RULES:
+        value, above, around, beside_it, depth = waiting.pop()
+        seen += 1
+        if isinstance(value, list):
+            waiting.extend((one, above, around, beside_it, depth) for one in value if isinstance(one, (dict, list)))
+        elif isinstance(value, dict) and depth <= _DEEPEST:
+            said = tuple(_said(value))
+            kinds = [inner for name, inner in value.items() if name in _KINDS and isinstance(inner, str)]
+            chain = " ".join((above, *kinds)).lower()[:_LONGEST_CHAIN]
+            letters = _DIVIDES.sub("", chain)
+            within = (*said, *around, *(one for inner in _below_of(value) for one in _said(inner)))
+            near = tuple(one for inner in value.values() if isinstance(inner, dict) for one in _said(inner))
+            known = [one for name in dict(said) for one in exact.get(name, ())]
+            for one, says, beside, unless in (*known, *wild) if said else ():
+                shown = _holds(says, said)
+                if (
+                    shown
+                    and (not one.of or any(glob_match(kind, letters) for kind in one.of))
+                    and (not beside or _holds(beside, within))
+                    and not _holds(unless, (*within, *beside_it))
+                    and not (one.spares and (tried or any(map(is_throwaway, chain.replace("/", " ").split()))))
+                ):
+                    yield effect_of(one.does)._replace(evidence=shown)
+            waiting.extend(
+                (inner, f"{chain} {name}", (*said, *around)[:_MOST_AROUND], near[:_MOST_AROUND], depth + 1)
+                for name, inner in value.items()
+                if isinstance(inner, (dict, list)) and not name.startswith("x-")
+            )
+
+
+_TRIED: Final = Lazy(r"(?:^|/)(?:examples?|fixtures|local|samples?|templates|wrappers|_?archived)/|vagrant|molecule")
+_KINDS: Final = ("", "kind", "module", "type", "Type", "resource_type")
+_DIVIDES: Final = Lazy(r"[-_:.@]")
+_LONGEST_CHAIN: Final = 400
+_MOST_AROUND: Final = 60
+
+
+def _said(value: Mapping[str, Any]) -> Iterator[Test]:
+    """The members of an object by plain names, with values in small letters; `{}` is an object, `()` an empty one."""
+    for name, inner in value.items():
+        for one in _listed(inner)[:_MOST_AROUND]:
+            if isinstance(one, str) and "=" in one and " " not in one and isinstance(inner, list):  # `--insecure=true`
+                option, _, given = one.partition("=")
+                yield plain(option), given.lower()
+            if not isinstance(one, (dict, list)):
+                said = "()" if one is None else str(one).lower().replace("*", "\\*")
+                yield plain(str(name)), said
+                if _OF_ENUM.fullmatch(said) is not None:  # `FunctionUrlAuthType.NONE`
+                    yield plain(str(name)), said.rpartition(".")[2]
+            else:
+                yield plain(str(name)), "{}" if len(one) > ("" in one) else "()"
+
+
+_OF_ENUM: Final = Lazy(r"[a-z_][\w]*(?:\.[a-z_]\w*){1,5}")
+
+
+def _below_of(value: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (one for inner in value.values() for one in _listed(inner)[:_MOST_AROUND] if isinstance(one, dict))

@@ -97,12 +97,31 @@ class FileSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     passes: tuple[WrittenFile, ...]
 
 
+class FileAttribute(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
+    """What an object of a file does by one of its members: `says` are those that tell it, each `name=value`.
+
+    It lies below one of `of`, by the path of the file, what it is called and what kind it is of, where some are named;
+    around it or in it stands one of `beside`, where some are, and none of `unless`. Names are small letters and digits;
+    `*` is any run of characters, `|` divides values, and `on` and `off` are values that switch. One that `spares` does
+    not count where a name says that it is to be thrown away.
+    """
+
+    does: str
+    says: tuple[str, ...]
+    of: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    spares: bool = False
+    found: tuple[WrittenFile, ...]
+    passes: tuple[WrittenFile, ...]
+
+
 class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file of resources.
 
     `names` are variables, in small letters, with the folder that each stands for; `words` are what tools call a
     resource in their names; `hosts` are hosts that are a resource, with everything below them; `settings` are what
-    files do by what they say.
+    files do by what they say, `attributes` what objects in files do by their members.
     """
 
     about: str
@@ -111,6 +130,7 @@ class ResourceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     words: Mapping[Resource, tuple[str, ...]] = {}
     hosts: tuple[ResourceHosts, ...] = ()
     settings: tuple[FileSetting, ...] = ()
+    attributes: tuple[FileAttribute, ...] = ()
 
 
 class Place(NamedTuple):

@@ -20,7 +20,7 @@ from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.shell.uses import DRY
-from aegis.detect.tool_words import ToolCommand, commands_of
+from aegis.detect.tool_words import ToolCommand, commands_of, vocabulary
 
 # What tools are called by, and the program whose commands they run.
 _PROGRAMS: Final[Mapping[str, str]] = {
@@ -55,12 +55,6 @@ _PLAIN: Final = (
     "keys", "container", "image", "remote", "branch", "ref", "refspec", "target", "path", "value", "unit",
     "packages", "package", "modules", "dependencies", "formula", "crate",
 )  # fmt: skip
-_DEEDS: Final = frozenset({
-    "apply", "attach", "authorize", "clean", "create", "deactivate", "delete", "deregister", "destroy", "detach",
-    "disable", "drain", "exec", "flushall", "flushdb", "get", "import", "init", "login", "modify", "patch", "prune",
-    "purge", "push", "put", "remove", "replace", "reset", "rm", "rollback", "run", "scale", "set", "start", "stop",
-    "terminate", "uninstall", "unseal", "update", "upgrade",
-})  # fmt: skip
 _OF_GCLOUD: Final = frozenset({"compute", "container", "sql", "iam", "projects", "storage", "functions", "run", "kms"})
 _CAPITAL: Final = Lazy(r"([a-z0-9])([A-Z])")
 _LONGEST: Final = 400  # characters of a value that is put on the line
@@ -94,9 +88,10 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
                     return program, ("owner", deed)
                 return (program, (deed,)) if deed is not None else ("", ())
             after = words[at + 1 :]
-            if program == "aws" and len(after) > 2 and after[0] not in _DEEDS and after[1] in _DEEDS:
+            known = vocabulary().values["deedwords"]
+            if program == "aws" and len(after) > 2 and after[0] not in known and after[1] in known:
                 return program, (_SERVICE_NAMES.get(after[0], after[0]), "-".join(after[1:]))
-            deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in _DEEDS]
+            deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in known]
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
     return "", ()
 
@@ -128,7 +123,8 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
     if _CMDLET in members and not program:
         return [*found, *_cmdlet(members)]
     if not program and members.keys() >= _OF_CLUSTER and isinstance(members["kind"].value, str):
-        program, done = "kubectl", tuple(word for word in words_of(tool) if word in _DEEDS)[:1]
+        known_deeds = vocabulary().values["deedwords"]
+        program, done = "kubectl", tuple(word for word in words_of(tool) if word in known_deeds)[:1]
     if not program:
         return found
     if program in _SHELLS:

@@ -25,59 +25,34 @@ from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
     PLAYS,
     TEXT,
+    container_start,
     in_container,
     loose,
     of_make,
     of_notebook,
     of_registry,
     of_tmpfiles,
+    parsed_blocks,
     scheduled,
     tidied,
     unquoted,
     with_package,
 )
+from aegis.detect.permissions import stated
 from aegis.detect.resources import FileSetting, builtin_resources, place_of
 from aegis.detect.restated import of_states
 from aegis.detect.tool_files import language_by_ending
-from aegis.detect.tool_words import effect_of
+from aegis.detect.tool_words import effect_of, vocabulary
 
 MOST_COMMANDS: Final = 64  # of one file that are read: bounds what one write makes the analysers do
 _MOST_NODES: Final = 4_000
 _DEEPEST: Final = 24
 _MOST_YAML: Final = 16_384
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# Members of configuration files whose text is a command: of build servers, editors, containers and package managers.
-_RUN: Final = frozenset({
-    "run", "script", "before_script", "after_script", "command", "commands", "entry", "cmd", "bash", "pwsh",
-    "powershell", "sh", "postcreatecommand", "poststartcommand", "postattachcommand", "initializecommand",
-    "oncreatecommand", "updatecontentcommand", "entrypoint", "init", "before", "prebuild", "install", "build",
-    "before_install", "before_build", "post_build", "pre_build", "exec", "execstart", "ondirenter", "inlinescript",
-    "shell", "cmds", "raw", "runcmd", "bootcmd", "ansible.builtin.shell", "ansible.builtin.command",
-    "ansible.builtin.raw", "deploy", "buildcommand", "startcommand", "installcommand", "devcommand", "test-cmd",
-    "lint-cmd", "override-build", "override-prime", "override-stage", "override-pull", "build-commands",
-    "post-install", "post_install", "predeploycommand", "pre_install", "pre_checkout", "post_checkout",
-    "post_create_environment", "postinstall", "preview", "shell_cmd", "cmd.run",
-})  # fmt: skip
-_IN_SCRIPTS: Final = frozenset(
-    {"scripts", "hooks", "tasks", "simple-git-hooks", "lint-staged", "pre-commit"}
-)  # objects of which every text is a command
 _PACKAGES: Final = frozenset({"composer.json", "package.json"})  # a piece of one does not say whether it is scripts
-_SHELLS: Final = frozenset({"bash", "sh", "pwsh", "powershell", "cmd", "python"})  # that a step is read by
-_STARTED: Final = frozenset(
-    {"command", "path", "program", "executable", "entrypoint", "runtimeexecutable"}
-)  # beside the arguments of what is started
-_TELLS: Final = frozenset({"description", "detail", "group", "id", "kind", "label", "matcher", "name", "type"})
-_SHELL_FILES: Final = frozenset({"startup", "hook", "task"})
-_SHELL_NAMES: Final = frozenset({
-    ".envrc", "postinst", "preinst", "prerm", "postrm", "pkgbuild", ".bashrc", ".zshrc", ".profile", ".bash_profile",
-    ".bash_aliases", ".zshenv", ".zprofile", ".zlogin", "bashrc", "zshrc", "bash_profile", "zshenv", "zprofile",
-})  # fmt: skip
+_SHELL_FILES: Final = ("startup", "hook", "task")
 _READ_AS: Final = (
     "#!/bin/sh\n", "#!/bin/bash\n", "#!/usr/bin/env bash\n", "#!/usr/bin/env sh\n", "#!/bin/zsh\n",
-)  # fmt: skip
-_SECTIONS: Final = (
-    "execstart", "execstartpre", "execstartpost", "execreload", "execstop", "execstoppost", "execcondition", "run",
-    "exec", "command",
 )  # fmt: skip
 
 
@@ -93,6 +68,7 @@ def gives_away(
     for does, shown in said(place, written, programs):
         if does:
             yield effect_of(does)._replace(evidence=shown)
+    yield from declared(written)
     value = parsed_json(written.flow.text[:MAX_FLOW]) if written.path.endswith("devcontainer.json") else None
     mounts = value.get("mounts") if isinstance(value, dict) else None
     given = [one for one in mounts if _LENT.search(str(one)) is None] if isinstance(mounts, list) else []
@@ -136,7 +112,7 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
                 :MOST_COMMANDS
             ]
             if lent:
-                commands.append(_started(value))
+                commands.append(container_start(value))
             return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
     if name.endswith(".reg"):
@@ -173,12 +149,19 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
         return "", list(islice(of_tmpfiles(text), MOST_COMMANDS))
     if place == "service" or name.endswith((".service", ".timer", ".desktop", ".conf")):
         lines = (line.partition("=") for line in _folded(text))
-        return "", [value.strip(" -@+!") for key, _, value in lines if key.strip().lower() in _SECTIONS][:MOST_COMMANDS]
+        return "", [
+            value.strip(" -@+!") for key, _, value in lines if key.strip().lower() in vocabulary().values["unitruns"]
+        ][:MOST_COMMANDS]
     if place == "task" or _OF_TIMES.search(written.path) is not None:
         return "", list(islice(scheduled(text, written.path), MOST_COMMANDS))
     if text.startswith("#!") and "python" in text.split("\n", 1)[0]:
         return "python", [text]
-    if place in _SHELL_FILES or name in _SHELL_NAMES or name.endswith((".sh", ".install")) or text.startswith(_READ_AS):
+    if (
+        place in _SHELL_FILES
+        or name in vocabulary().values["shellfiles"]
+        or name.endswith((".sh", ".install"))
+        or text.startswith(_READ_AS)
+    ):
         return "", [text]
     return "", []
 
@@ -271,6 +254,29 @@ def said(place: Resource | None, written: Written, programs: Sequence[str]) -> I
             yield setting.does, str(found[0].group()).strip()
 
 
+def declared(written: Written) -> Iterator[ResourceEffect]:
+    """What a file of infrastructure opens, gives to whom or no longer guards, by the objects that stand in it."""
+    path, text, known = written.path.lower(), written.flow.text[:MAX_FLOW], vocabulary().values
+    ending = path.rpartition(".")[2]
+    if path.endswith(_OF_PLAYS):
+        values = [_document(one) for one in text.split("\n---")[:_MOST_PARTS]]
+    elif path.endswith((".json", ".template")) and (value := parsed_json(text)) is not None:
+        values = [value]
+    elif ending in known["blockfiles"] or (ending in known["buildfiles"] and _BUILDS.search(text) is not None):
+        values = [parsed_blocks(text)]
+    else:
+        values = []
+    for value in values:
+        yield from stated(path, value)
+
+
+def _document(text: str) -> Any:
+    return parsed_yaml(text) or parsed_yaml(_FILLED.sub("VALUE", _OF_TEMPLATES.sub("", text))) or list(_of_lines(text))
+
+
+_FILLED: Final = Lazy(r"\{\{[^{}\n]*\}\}")
+_MOST_PARTS: Final = 16
+_BUILDS: Final = Lazy(r"(?i)aws[-_]?cdk|pulumi|cdktf|awscdk|\bconstructs\b|sst/|troposphere|cdk8s|amazon\.cdk")
 _OF_NOBODY: Final = ("//tmp/", "//var/tmp/", "//dev/shm/")  # where no program looks for its settings
 
 
@@ -335,15 +341,6 @@ _OWN_WORK: Final = Lazy(
 )
 
 
-def _started(value: dict[str, Any]) -> str:
-    """The command that starts a development container, but for what debuggers need."""
-    given = value.get("runArgs")
-    options = [one for one in given if isinstance(one, str)] if isinstance(given, list) else []
-    options += ["--privileged"] if value.get("privileged") is True else []
-    return str(_DEBUGS.sub("", shlex.join(["docker", "run", *options, "image"])))
-
-
-_DEBUGS: Final = Lazy(r"--cap-add[= ]SYS_PTRACE|--security-opt[= ]seccomp=unconfined")
 _LENT: Final = Lazy(r"docker\.sock|\$\{localEnv:|type=(?:volume|tmpfs)")
 
 
@@ -450,16 +447,16 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             for one in value:
                 yield from _of_value(one, runs=runs, depth=depth + 1)
     elif isinstance(value, dict):
-        named = {str(key).lower(): inner for key, inner in value.items()}
+        known, named = vocabulary().values, {str(key).lower(): inner for key, inner in value.items()}
         arguments = named.get("args", named.get("runtimeargs"))
-        if named.get("shell") in _SHELLS:
+        if str(named.get("shell")).rpartition("/")[2] in known["stepshells"]:
             del named["shell"]
         if isinstance(started := named.get("command"), list) and isinstance(arguments, list):  # of a container
             yield shlex.join([one for one in (*started, *arguments) if isinstance(one, str)])
         image, command = named.get("image"), named.get("command")
         entry = named.get("entrypoint")
         opened = " ".join(map(str, entry)) if isinstance(entry, list) else str(entry)
-        if opened.partition(" ")[0].rpartition("/")[2] in _SHELLS and isinstance(command, (str, list)):
+        if opened.partition(" ")[0].rpartition("/")[2] in known["stepshells"] and isinstance(command, (str, list)):
             words = command if isinstance(command, list) else [command]
             is_line = isinstance(command, str) and not opened.endswith("c")
             named["entrypoint"] = f"{opened} {command if is_line else shlex.join(map(str, words))}"  # both are one line
@@ -471,12 +468,12 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             yield f"node -e {shlex.quote(script)}"
             return
         for key, inner in named.items():
-            if key in _TELLS and not _STARTED.isdisjoint(named):
+            if key in known["tellnames"] and not known["started"].isdisjoint(named):
                 continue
-            if key in _STARTED and isinstance(inner, str) and isinstance(arguments, list):
+            if key in known["started"] and isinstance(inner, str) and isinstance(arguments, list):
                 yield f"{inner} {shlex.join([one for one in arguments if isinstance(one, str)])}"
             else:
-                yield from _of_value(inner, runs=runs or key in _RUN or key in _IN_SCRIPTS, depth=depth + 1)
+                yield from _of_value(inner, runs=runs or key in known["runs"], depth=depth + 1)
 
 
 def is_read_when_written(written: Written) -> bool:

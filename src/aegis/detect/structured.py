@@ -17,8 +17,8 @@ from aegis.core.patterns import Lazy
 from aegis.detect.containers import client_commands, of_cluster, of_container
 from aegis.detect.document_stores import changes_all, database_command, expires, own_accounts, stored
 from aegis.detect.endpoints import ALL, OFF, ON, is_everything, of_request, only_excludes, patched, plain
-from aegis.detect.line_files import parsed_hcl
-from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights
+from aegis.detect.line_files import TERRAFORM, parsed_blocks
+from aegis.detect.permissions import CHANGES, TO_EVERYBODY, TRUST, given_rights, stated
 from aegis.detect.queries import mutations_of, query_effects, with_parameters
 from aegis.detect.quick import one_of
 from aegis.detect.resources import words_of_resources
@@ -93,6 +93,10 @@ def structured_effects(
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
         if not change.field:
             found.append(Told(change.pointer, _UNREAD))
+    if not vocabulary().values["builders"].isdisjoint(words_of(tool)):
+        texts = [one for one in arguments.values() if isinstance(one, str) and ("\n" in one or "{" in one)]
+        given = [[one for one in _documents(text) if one] or [parsed_blocks(text)] for text in texts]
+        found.extend(Told("", effect) for effect in stated(tool, [arguments, *given]))
     telling = may_tell(together)
     if _FUNCTION in together:
         arguments = {
@@ -282,7 +286,6 @@ def _objects(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, A
 
 
 _SWITCHED_ON: Final = Lazy(r"(?m)^[\s-]*\"?(\w{1,40})\"?\s*:\s*true\s*(?:#.*)?$")
-_TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module)\s+\"\w+\"")
 _FUNCTION: Final = "Fn::"
 _PARAMETER: Final = Lazy(r"\$\{([\w:.]{1,64})\}")
 
@@ -335,8 +338,8 @@ def _defaults(template: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict
 
 def _documents(text: str) -> list[Any]:
     """The documents of a manifest that is given as text."""
-    if _TERRAFORM.search(text) is not None:
-        return [parsed_hcl(text)]
+    if TERRAFORM.search(text) is not None:
+        return [parsed_blocks(text)]
     given = text.split("\n---", _MOST_DOCUMENTS)
     documents = [
         parsed_json(document) if document.lstrip().startswith("{") else parsed_yaml(document)
@@ -366,6 +369,8 @@ def _of_manifest(pointer: str, text: str, tool: str, arguments: Mapping[str, Any
                 value = _settled(value, _defaults(value, arguments))
             if "services" in value:  # of a composition: what stands there to be merged was
                 value = {name: inner for name, inner in value.items() if not name.startswith("x-")}
+            for effect in stated(tool, value):
+                yield Told(pointer, effect)
             for _, inner in _objects(value):
                 for effect in _of_object(inner, tool):
                     yield Told(pointer, effect)

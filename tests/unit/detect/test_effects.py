@@ -17,6 +17,7 @@ from aegis.detect.files import FileFlow, Written
 from aegis.detect.gather import gather
 from aegis.detect.queries import mutations, mutations_of, query_effects
 from aegis.detect.resources import (
+    FileAttribute,
     FileSetting,
     WrittenFile,
     builtin_resources,
@@ -25,7 +26,7 @@ from aegis.detect.resources import (
     place_of,
     resource_folder,
 )
-from aegis.detect.self_running import commands_in, said
+from aegis.detect.self_running import commands_in, declared, said
 from aegis.detect.tool_deeds import tool_deeds
 from aegis.detect.tool_words import ToolExample, builtin_tools, effect_of
 from aegis.errors import ConfigError
@@ -79,6 +80,18 @@ def test_a_file_does_what_it_says(setting: FileSetting) -> None:
     assert all(setting.does in told(file) for file in setting.found)
     assert not setting.does or effect_of(setting.does).words[-1] in names_matched("* *")
     assert not any(setting.does in told(file) for file in setting.passes)
+
+
+@pytest.mark.claim("DET-80")
+@pytest.mark.parametrize(
+    "attribute", [one for file in builtin_resources() for one in file.attributes], ids=lambda one: one.says[0][:40]
+)
+def test_an_object_in_a_file_does_what_its_members_say(attribute: FileAttribute) -> None:
+    def told(file: WrittenFile) -> set[str]:
+        return {effect.words[0] for effect in declared(Written(file.path, FileFlow(file.content)))}
+
+    assert all(attribute.does in told(file) for file in attribute.found)
+    assert not any(attribute.does in told(file) for file in attribute.passes)
 
 
 @given(st.text(alphabet=st.sampled_from("/\\.~%$*{},:abetcshadow "), max_size=200))

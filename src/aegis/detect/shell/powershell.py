@@ -54,13 +54,9 @@ from aegis.detect.shell.powershell_values import (
     variable,
 )
 from aegis.detect.shell.tree import Command
+from aegis.detect.tool_words import vocabulary
 
 MAX_POWERSHELL: Final = 16_384  # characters: a longer text is not read, and what would run it is told
-_KEYWORDS: Final = frozenset({
-    "if", "elseif", "else", "while", "for", "foreach", "switch", "do", "until", "try", "catch", "finally", "trap",
-    "return", "throw", "exit", "break", "continue", "begin", "process", "end", "dynamicparam", "parallel", "sequence",
-    "data", "inlinescript",
-})  # fmt: skip
 _DECLARES: Final = frozenset({"function", "filter", "workflow", "configuration", "class", "enum", "using"})
 _SIGNS: Final = frozenset("-+!")
 _MOST_FUNCTIONS: Final = 64  # that are read again where they are called
@@ -171,7 +167,7 @@ class _Reader(PsExpressions):
         if atom in ENDS or not atom:
             return NOTHING
         lowered = atom.lower()
-        if lowered in _KEYWORDS:
+        if lowered in vocabulary().values["pskeywords"]:
             self._at += 1
             self._blanks()
             if lowered == "if":

@@ -40,21 +40,9 @@ from aegis.detect.shell.powershell_values import (
     variable,
 )
 from aegis.detect.shell.words import decoded_base64, first_name, known_folder
+from aegis.detect.tool_words import vocabulary
 
-_FETCHES: Final = frozenset({
-    "downloadstring", "downloaddata", "downloadstringtaskasync", "openread", "getstringasync", "getresponse",
-    "getresponsestream", "getstream", "getbytearrayasync", "responsetext", "responsebody",
-})  # fmt: skip
-
-
-_GOES_OVER: Final = frozenset({
-    "getfiles", "getdirectories", "getfilesystementries", "getfilesysteminfos", "enumeratefiles",
-    "enumeratedirectories", "enumeratefilesystementries", "enumeratefilesysteminfos",
-})  # fmt: skip
 _LISTS_FILES: Final = frozenset({"getfolder", "getfile", "namespace"})
-_GIVES_ITSELF: Final = frozenset({
-    "get", "items", "tostring", "trim", "invoke", "gettype", "getawaiter", "getresult", "normalize", "trimend",
-})  # fmt: skip
 _OPENS_KEY: Final = frozenset({"opensubkey", "createsubkey"})
 
 
@@ -85,9 +73,9 @@ _FINDS: Final[Mapping[str, Callable[[str, str], bool | int]]] = {
 def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
     """Return `value.name(given)`."""
     kinds = value.kinds.union(*(one.kinds for one in given)) if given else value.kinds
-    if name in _FETCHES:
+    if name in vocabulary().values["psfetches"]:
         return PsValue(text=UNREAD, known=False, kinds=kinds | FETCHED)
-    if name in _GOES_OVER and is_place(value.text):
+    if name in vocabulary().values["psgoesover"] and is_place(value.text):
         return PsValue(text=value.text, known=False, kinds=kinds)
     first = given[0] if given else UNKNOWN
     if value.known and all(one.known for one in given):
@@ -128,7 +116,7 @@ def method(value: PsValue, name: str, given: Sequence[PsValue]) -> PsValue:
         return PsValue(text=value.text, known=False, kinds=kinds, type=f"{value.type}::{first.text.lower()}")
     if name in _LISTS_FILES and is_place(first.text):
         return PsValue(text=first.text, known=False, kinds=kinds)
-    if name in _GIVES_ITSELF:
+    if name in vocabulary().values["psgivesitself"]:
         return value.named("")
     if name in {"getstring", "readtoend", "decompress", "read"}:
         source = next((one for one in given if one.kinds), value)
@@ -169,7 +157,7 @@ def static_call(type_name: str, name: str, given: Sequence[PsValue]) -> PsValue:
             return formatted(first, listed([piece for one in rest for piece in one.spread()]))
     if type_name == "io.path":
         return _path(name, given)
-    if name in _GOES_OVER and type_name in {"io.directory", "directory"}:
+    if name in vocabulary().values["psgoesover"] and type_name in {"io.directory", "directory"}:
         return PsValue(text=first.text, known=False, kinds=kinds)
     if name in {"openbasekey", "openremotebasekey"} and given:
         return PsValue(text=f"registry.{first.text.lower()}"[:MOST_TEXT], known=False, kinds=first.kinds)
@@ -238,26 +226,8 @@ def _selected(value: PsValue, args: Sequence[str]) -> PsValue:
 
 
 _SHOWS: Final = frozenset({"write-output", "echo", "write", "write-host", "out-string", "out-default", "oss"})
-_FETCHERS: Final = frozenset({
-    "invoke-webrequest", "iwr", "curl", "wget", "invoke-restmethod", "irm", "curl.exe", "wget.exe",
-    "start-bitstransfer", "new-webserviceproxy", "resolve-dnsname",
-})  # fmt: skip
-_PASSES: Final = frozenset({
-    "select-object", "select", "where-object", "where", "?", "sort-object", "sort", "tee-object", "tee", "out-string",
-    "foreach-object", "%", "foreach", "convertfrom-json", "select-string", "sls", "convertto-securestring",
-})  # fmt: skip
 _OBJECTS: Final = frozenset({"psobject", "pscustomobject", "management.automation.psobject"})
 _CHOOSE: Final = frozenset({"where-object", "where", "?"})
-_NAMES_FILE: Final = frozenset({
-    "get-item", "gi", "get-childitem", "gci", "dir", "ls", "resolve-path", "rvpa", "get-command", "gcm",
-    "get-alias", "gal", "get-process", "gps", "ps", "get-service", "gsv", "get-localuser", "get-aduser", "get-adgroup",
-    "get-disk", "get-volume", "get-acl", "get-eventlog", "get-winevent", "get-variable", "gv", "get-itemproperty", "gp",
-    "convert-path",
-})  # fmt: skip
-_LISTS_ALL: Final = frozenset({
-    "get-process", "gps", "ps", "get-service", "gsv", "get-netfirewallrule", "get-vm", "get-appxpackage",
-    "get-windowspackage", "get-windowsdriver", "get-scheduledtask",
-})  # fmt: skip
 VIRTUAL_DISK: Final = "<virtual-disk>"  # what stands for the path of a disk of a virtual machine
 _LISTS_DISKS: Final = frozenset({"get-vmharddiskdrive", "get-vhd", "get-harddisk", "get-scvirtualharddisk"})
 _ASKS_WMI: Final = frozenset({"get-wmiobject", "gwmi", "get-ciminstance", "gcim"})
@@ -287,7 +257,7 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         if not held:
             return before
         return made(" ".join(word.text for word in held), *held)
-    if name in _FETCHERS:
+    if name in vocabulary().values["psfetchers"]:
         return PsValue(text=UNREAD, known=False, kinds=kinds | FETCHED)
     if name == "new-object":
         shown = next((arg for arg in plain), "").lower().removeprefix("system.")
@@ -297,7 +267,7 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         packed = next((word for word in inner if word.kinds or word.type), NOTHING)
         text = packed.text or " ".join(plain[1:])[:MOST_TEXT]
         return PsValue(text=text, known=False, kinds=kinds, type=shown)
-    if name in _PASSES:
+    if name in vocabulary().values["pspasses"]:
         block = next((word for word in words if word.block), None)
         if before.items and name in {"select-object", "select"}:
             before = _selected(before, [arg.lower() for arg in args])
@@ -330,8 +300,8 @@ def quoted(name: str, args: list[str], words: list[PsValue], before: PsValue, ki
         return PsValue(text=VIRTUAL_DISK, known=False, kinds=kinds, type=VIRTUAL_DISK)
     if name in _ASKS_WMI:
         return PsValue(text=_asked(args), known=False, kinds=kinds)
-    if name in _NAMES_FILE or name in _LISTS_ALL:
-        folder = plain[0] if plain else "*" if name in _LISTS_ALL else ""
+    if name in vocabulary().values["psnamesfile"] or name in vocabulary().values["pslistsall"]:
+        folder = plain[0] if plain else "*" if name in vocabulary().values["pslistsall"] else ""
         lowered = [arg.lower() for arg in args]
         chosen = next((args[at + 1] for at, arg in enumerate(lowered[:-1]) if arg in _CHOOSES), "")
         if chosen and is_place(folder) and "*" in chosen:  # of what lies in the folder, what has such a name
@@ -402,7 +372,7 @@ def arguments(words: Sequence[PsValue]) -> tuple[PsValue, ...]:
 
 def by_name(before: PsValue, called: str) -> list[PsValue]:
     """Return the parameters that a command takes from the properties of an object that is piped into it."""
-    told_on = called in _PASSES or called.startswith(("format-", "convert", "export-", "out-"))
+    told_on = called in vocabulary().values["pspasses"] or called.startswith(("format-", "convert", "export-", "out-"))
     return splatted(before) if before.type == "psobject" and not told_on else []
 
 

@@ -22,6 +22,7 @@ from aegis.detect.shell.catalogue import InterpreterOptions, ProgramLanguage, Re
 from aegis.detect.shell.starts import PREFIXED, USUAL_PLACES
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.words import SHELLS
+from aegis.detect.tool_words import vocabulary
 
 
 class Program(NamedTuple):
@@ -306,11 +307,6 @@ def recipes(text: str) -> str:
 _REMOTE: Final = members("elsewhere", RemoteStart)
 _VALUED: Final = {name: elsewhere.value for name, elsewhere in _REMOTE.items()}
 # Options of `docker run` and `docker exec` without a value; every other one takes one, or has it behind `=`.
-_FLAGS: Final = frozenset({
-    "-d", "-i", "-t", "-it", "-ti", "-dit", "-itd", "-id", "-dt", "-P", "-q", "--detach", "--init", "--interactive",
-    "--no-healthcheck", "--oom-kill-disable", "--privileged", "--publish-all", "--quiet", "--read-only", "--rm",
-    "--sig-proxy", "--tty", "-T", "--no-deps", "--service-ports", "--build", "--no-TTY",
-})  # fmt: skip
 _ENGINES: Final = of_kind("container-engine")
 _HAS_EXEC: Final = of_kind("has-exec")
 _HAS_SSH: Final = of_kind("has-ssh")
@@ -405,7 +401,7 @@ def _in_container(name: str, rest: list[str]) -> Started | None:
         head, joined, value = word.partition("=")
         if head == "--entrypoint":
             entry = [value if joined else rest.pop(0) if rest else ""]
-        elif not joined and word not in _FLAGS and rest:
+        elif not joined and word not in vocabulary().values["plainflags"] and rest:
             rest.pop(0)
     if not rest:
         return None

@@ -22,7 +22,7 @@ from aegis.detect.shell.tamper import ARMS
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import DRY, TRIES, Did, service_resource, without_trials
 from aegis.detect.shell.words import FED, NEAR_BY
-from aegis.detect.tool_words import is_throwaway
+from aegis.detect.tool_words import is_throwaway, vocabulary
 
 
 class _Words(NamedTuple):
@@ -247,13 +247,10 @@ def _parts(word: str) -> tuple[str, ...]:
 
 
 # Commands that nothing is known of: a verb says what they do, and the words beside it to what.
-_DESTROYS: Final = frozenset({
-    "delete", "destroy", "terminate", "purge", "wipe", "drop", "erase", "remove", "uninstall", "nuke", "deprovision",
-})  # fmt: skip
+_DESTROYS: Final = frozenset(
+    {"delete", "destroy", "terminate", "purge", "wipe", "drop", "erase", "remove", "uninstall", "nuke", "deprovision"}
+)
 _ENDS: Final = frozenset({"disable", "stop", "deactivate", "suspend", "bypass", "mute"})
-_TAKES_AWAY: Final = frozenset({
-    "remove", "clear", "disable", "uninstall", "unregister", "revoke", "suspend", "block", "reset", "deny",
-})  # fmt: skip
 _GIVES: Final = frozenset({"add", "new", "grant", "set", "update", "register", "invoke"})
 # What scripts for attackers say that they do, which no module of an administrator has in its names, and verbs that
 # undo or look for it.
@@ -262,10 +259,6 @@ _ARMED: Final = Lazy(
     r"(?:reverse|bind|web)(?:shell|tcp|https?|udp)|(?:dll|process|code|pe|reflective)inject|hollowing|"
     r"(?:encrypted|encoded|obfuscated)payload|vault(?:dump|grab|steal)|kerberoshash|passwordhash(?:es)?$|privatekeys$|remotewmi$"
 )
-_DISARMS: Final = frozenset({
-    "assert", "block", "clear", "confirm", "disable", "find", "measure", "protect", "remove", "search", "show", "stop",
-    "test", "uninstall", "unregister",
-})  # fmt: skip
 _GIVE_NOTHING: Final = ("Object", "OwnerNode")  # what is only put together in memory; the machines that a role runs on
 _TAKEN_FROM: Final = "from"  # what stands behind it stays
 _RIGHTS: Final = frozenset({
@@ -429,9 +422,9 @@ def cmdlet_effects(name: str, args: Sequence[str] = ()) -> Iterator[Did]:
     verb = verb.lower()
     if not dash or noun[:1].islower() or any(arg.lower() in TRIES for arg in args):
         return
-    if verb not in _DISARMS and _ARMED.search(noun[:_LONGEST_NAME]) is not None:
+    if verb not in vocabulary().values["psdisarms"] and _ARMED.search(noun[:_LONGEST_NAME]) is not None:
         yield Did("execute", "code", "one", (name,))
-    if verb not in _TAKES_AWAY and verb not in _GIVES:
+    if verb not in vocabulary().values["pstakesaway"] and verb not in _GIVES:
         return
     words = list(takewhile(_TAKEN_FROM.__ne__, words_of(noun)[1:]))  # the first one is that of its module
     if verb in _GIVES:

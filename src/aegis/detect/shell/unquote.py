@@ -17,6 +17,7 @@ from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.extract import MOST_POINTERS
 from aegis.detect.roles import argument_of, words_of
+from aegis.detect.tool_words import vocabulary
 
 # Values that are not there yet: placeholders of templates, and references to results that are still pending.
 #
@@ -41,14 +42,6 @@ _OWN_PATH: Final = Lazy(r"^(?:https?://[^/{}\s]{1,253})?/")  # of a host that is
 _NAMED_IN_BRACES: Final = Lazy(r"\{([^{}]{1,100})\}")
 _PROSE_BLANKS: Final = 5  # between words of a sentence
 # Arguments whose text is content: braces belong to it.
-_CONTENT: Final = frozenset({
-    "body", "text", "content", "contents", "code", "message", "html", "markdown", "template", "script", "prompt",
-    "description", "comment", "note", "notes", "data", "json", "yaml", "xml", "css", "source_code", "snippet", "patch",
-    "diff", "new_string", "old_string", "new_str", "old_str", "file_text", "format", "pattern", "regex", "expression",
-    "formula", "title", "summary", "schema", "graphql", "subject", "body_html", "html_body", "preheader", "caption",
-    "html_content", "plain_content", "text_content", "content_html", "htmlbody", "textbody", "text_body", "email_body",
-    "headline", "footer", "signature", "greeting", "templatebody", "template_body",
-})  # fmt: skip
 # What is itself a template, and what is filled elsewhere, of which nothing would be looked at: `Bearer {{token}}`.
 _TEMPLATES: Final = frozenset({"expression", "formula"})
 _BY_REFERENCE: Final = frozenset({"authorization", "x-api-key", "fn::sub"})
@@ -169,7 +162,7 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
         return False
     if _ANYWHERE.search(value):
         return True
-    if len(value) > _SHORT or "\n" in value or name in _CONTENT:
+    if len(value) > _SHORT or "\n" in value or name in vocabulary().values["contentnames"]:
         return False
     if name not in _SHELL and _TEMPLATE.search(value):
         return name in _FORMATTED or value.count(" ") < _PROSE_BLANKS  # a text for people around it is the template

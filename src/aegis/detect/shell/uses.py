@@ -20,6 +20,7 @@ from aegis.detect.resources import host_place, place_of, preference_path
 from aegis.detect.shell.catalogue import Use, of_kind, uses
 from aegis.detect.shell.keys import is_key, key_at, key_place, numbered_hive, value_place
 from aegis.detect.shell.words import LOOSE_PLACES, PROGRAM_FILES, RUNS, is_share, is_stream, prints_names
+from aegis.detect.tool_words import vocabulary
 
 _OPTION: Final = frozenset("-/")
 _LONGEST: Final = 4_096  # characters of a word that is compared
@@ -224,7 +225,7 @@ def is_of(kind: str, word: str) -> bool:
     if kind == "broad":
         return is_broad(word)
     if kind == "vital":
-        return lowered.partition(":")[0].partition("=")[0] in _VITAL
+        return lowered.partition(":")[0].partition("=")[0] in vocabulary().values["vitalplaces"]
     if kind == "all":
         return word == "*"
     if kind in ("far", "near"):
@@ -238,11 +239,6 @@ def is_of(kind: str, word: str) -> bool:
 
 
 # Packages without which a system neither starts nor runs another program, nor lets anybody in.
-_VITAL: Final = frozenset({
-    "base", "base-files", "bash", "coreutils", "dash", "dpkg", "filesystem", "glibc", "grub2", "grub-common", "init",
-    "initramfs-tools", "kernel", "kernel-core", "libc6", "libpam0g", "linux", "login", "mount", "musl", "ncurses",
-    "openssh-server", "pam", "passwd", "rpm", "shadow", "sudo", "systemd", "systemd-sysv", "udev", "util-linux",
-})  # fmt: skip
 _HOSTS: Final = frozenset({"collector", "tunnel", "address"})
 _TOLD: Final = {"names": prints_names, "secret-name": names_secrets, "stream": is_stream}
 _BROAD: Final = frozenset({"home", "system-file", "credential", "browser-data", "account", "log", "database"})

@@ -44,23 +44,14 @@ from aegis.detect.shell.tamper import attacks
 from aegis.detect.shell.tree import Command
 from aegis.detect.shell.uses import effects_of, is_cmdlet, is_of, placed_path
 from aegis.detect.shell.words import is_share, is_stream, poses, program_name
+from aegis.detect.tool_words import vocabulary
 
 Dialect = Literal["bash", "powershell", "cmd"]
 _DEEPEST: Final = 6  # scripts inside scripts that are read in turn
 _MOST_SCRIPTS: Final = 48  # of one text
 _EVIDENCE: Final = 200
 _BASHES: Final = frozenset({"bash", "sh", "zsh", "dash", "wsl"})
-_INVOKES: Final = frozenset({
-    "iex", "invoke-expression", ".invokescript", ".addscript", "[scriptblock]::create", ".invokecommand",
-})  # fmt: skip
-_STARTS: Final = frozenset({
-    "start-process", "[diagnostics.process]::start", "[process]::start", ".shellexecute", "new-scheduledtaskaction",
-})  # fmt: skip
 _RUNS_LINE: Final = frozenset({".run", ".exec", ".create", ".executeshellcommand", ".shellexecute", ".renderlinelong"})
-_REMOTE_CODE: Final = frozenset({
-    "[reflection.assembly]::load", "[reflection.assembly]::loadfrom", "[reflection.assembly]::loadfile",
-    "[appdomain]::load", ".load", "[reflection.assembly]::unsafeloadfrom",
-})  # fmt: skip
 _SOCKETS: Final = (
     "net.sockets.tcp", "net.sockets.udpclient", "clientwebsocket", "networkinformation.ping", "io.pipes.named",
 )  # fmt: skip
@@ -191,10 +182,6 @@ _WRITTEN_IN: Final[dict[str, Dialect]] = {"bat": "cmd", "cmd": "cmd", "ps1": "po
 _ASKS_HOSTS: Final = ("://", "nslookup", "iwr ", "irm ", "invoke-webrequest", "downloadstring", "certutil ")
 _IS_NAME: Final = Lazy(r"^\$[\w:.?]*$")  # a variable that nobody knows, as it is spelled
 _PLAIN_HOST: Final = Lazy(r"(?i)http://[^l]|https://(?:\d{1,3}\.){3}\d{1,3}\b|https://\[|\$server|:\d{4,5}/")
-_RUNS_FILES: Final = frozenset({
-    "start", "start-process", "invoke-item", "ii", "rundll32", "regsvr32", "msiexec", "mshta", "wscript", "cscript",
-    "python", "python3", "call", "explorer", "schtasks", "installutil", "regasm", "msbuild", "node", "java",
-})  # fmt: skip
 
 
 # One of these stands in every command that an entry for any program speaks of.
@@ -337,13 +324,13 @@ class _Reading:
             return
         if name in _COMMON_TYPES:
             self._shell(command, kinds, printed)
-        elif name in _INVOKES and not (name == "[scriptblock]::create" and "fetched" in kinds):
+        elif name in vocabulary().values["psinvokes"] and not (name == "[scriptblock]::create" and "fetched" in kinds):
             self._invoked(command, kinds, printed)
-        elif name in _STARTS and (line := started_line(args)):
+        elif name in vocabulary().values["psstarts"] and (line := started_line(args)):
             self.scripts.append(("cmd", line))
         elif name in _RUNS_LINE and args:
             self.scripts.append(("cmd", args[0]))
-        elif (name in _REMOTE_CODE and kinds) or (name == "add-type" and "fetched" in kinds):
+        elif (name in vocabulary().values["psremotecode"] and kinds) or (name == "add-type" and "fetched" in kinds):
             self._did("execute", "host" if "fetched" in kinds else "code", "one", (), command.text)
         elif name in {"new-object", "set-alias", "new-alias"}:
             self._named(name, args)
@@ -412,7 +399,7 @@ class _Reading:
         if not self._fetched or fetched_file(command, _NO_KINDS):
             return
         names = [command.program or command.name]
-        if command.name in _RUNS_FILES | _COMMON_TYPES | _BASHES:
+        if command.name in vocabulary().values["runsfiles"] | _COMMON_TYPES | _BASHES:
             names += command.args
         hidden = "hidden" in command.text.lower()
         for name in names:
