@@ -21,6 +21,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
 from aegis.detect.languages.aliases import AS_FUNCTION, loaded_module
 from aegis.detect.languages.bindings import called_name, left_of, right_of
+from aegis.detect.languages.calls import flow
 from aegis.detect.languages.followed import plain, written_out
 from aegis.detect.languages.numeric import octal
 from aegis.detect.languages.syntax import (
@@ -61,10 +62,7 @@ _GRAVE_STATEMENT: Final = Lazy(
 _GRAVE_ON_SERVER: Final = Lazy(
     r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s]|if\s+exists\s+\W?VALUE)\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
 )
-_ASKS_SERVER: Final = Lazy(
-    r"(?i)\bDBI\b|ActiveRecord|\bDB::|Sequel\b|knex|typeorm|JdbcTemplate|EntityManager|\bsqlx\b|database/sql|psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
-    r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse|SparkSession|databricks|bigquery|athena"
-)
+_ASKS_SERVER: Final = Lazy(flow("server-of-rows"))
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
 _PLAIN: Final = Lazy(r"[\s'\"`]+")
