@@ -59,7 +59,8 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `hosts` says that the value is a URL or a host, whose resource is read from it.
     `always` says that nothing may be asked before the call in the loop that it stands in.
     `program` is the one whose words the arguments are, where `runs` says that they are a command.
-    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
+    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes, `spared`
+    those of which none may.
     """
 
     names: tuple[str, ...]
@@ -82,6 +83,7 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     empty: int | None = None
     bare: bool = False
     says: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
     always: bool = False
 
 

@@ -267,8 +267,6 @@ class _Program:
     def _text(self) -> str:
         return text_of(root_of(next((one for several in self._nodes.values() for one in several), None)))
 
-    # The names of a program
-
     def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
@@ -285,9 +283,11 @@ class _Program:
             entry.empty is not None and not is_empty(parts.arguments, entry.empty, self.scope())
         ):
             return
-        if (entry.says and not says(entry.says, parts, self.scope())) or (entry.always and self._is_conditional(node)):
-            return
         scope = self.scope()
+        if (entry.says and not says(entry.says, parts, scope)) or (entry.always and self._is_conditional(node)):
+            return
+        if entry.spared and says(entry.spared, parts, scope):
+            return
         if entry.runs is not None:
             for given in self._services.given_to(node) or (None,):
                 with nullcontext() if given is None else scope.standing_for(given):
