@@ -165,7 +165,7 @@ class _Program:
             for one in arguments_of(node)[:1]:
                 folder = self._from_here(next(iter(self.scope().value(one).known), HOLE))
                 self._folder = "" if HOLE in folder else folder
-        if (words := self._operation(written)) is not None:
+        if (words := self._operation(self._names.aliases.get(written, written).rpartition(".")[2])) is not None:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
             self._sweep(called(node), node)
@@ -403,10 +403,10 @@ class _Program:
             if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
             verb = "write"
-        place = place_of(path)
         if verb == "write":
             self._brought[path] = self._brought.get(path, 0) + 1
         folder = place_of(path.partition("/*")[0] or "/") if verb == "delete" and "/*" in path else None
+        place = place_of(path) or folder
         if folder is not None and folder.whole:
             self._add("delete", folder.resource, "all", path, shown)
             return
