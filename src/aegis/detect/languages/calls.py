@@ -156,6 +156,13 @@ class CallFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 _WRITE_MODE: Final = Lazy(r",\s*(?:mode\s*=\s*)?[\"'][wax][bt+]{0,2}[\"']\s*[,)]")
 
 
+def _spelled(names: tuple[str, ...]) -> list[str]:
+    """Names in small letters, those of a module that is loaded in two ways after both: `fs.promises`, `fs/promises`."""
+    plain = [name.lower() for name in names]
+    further = [name.replace("fs.promises.", "fs/promises.", 1) for name in plain if name.startswith("fs.promises.")]
+    return list(dict.fromkeys([*plain, *further]))
+
+
 class KnownCalls:
     """The calls of one language, by their names in small letters."""
 
@@ -165,10 +172,10 @@ class KnownCalls:
         self.places: dict[str, str] = {}
         for file in files:
             for entry in file.calls:
-                for name in entry.names:
-                    self.does[name.lower()] = (*self.does.get(name.lower(), ()), entry)
+                for name in _spelled(entry.names):
+                    self.does[name] = (*self.does.get(name, ()), entry)
             for makes, names in file.values.items():
-                self.makes.update(dict.fromkeys(map(str.lower, names), makes))
+                self.makes.update(dict.fromkeys(_spelled(names), makes))
             for place, names in file.places.items():
                 self.places.update(dict.fromkeys(map(str.lower, names), place))
         self.together = tuple(one for file in files for one in file.together)

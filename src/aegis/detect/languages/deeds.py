@@ -17,7 +17,7 @@ from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
 from aegis.detect.languages.leaks import leaked
-from aegis.detect.languages.made import KEYWORDS, keyword, started
+from aegis.detect.languages.made import KEYWORDS, keyword, program_file, started
 from aegis.detect.languages.numeric import is_narrow, octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
@@ -486,7 +486,7 @@ class _Program:
             self._command(as_started(f"{entry.program} {line}".lstrip(), parts, scope))
 
     def _command(self, text: str) -> None:
-        first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
+        first = program_file(text)
         brought = first in self._brought or (len(first) > 1 and first.removeprefix("./") in self._brought)
         if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])

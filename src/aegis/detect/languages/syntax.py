@@ -121,6 +121,12 @@ _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
     "java": _JAVA,
     "typescript": ((Lazy(r"\b(?:const\s+)?enum\s+(\w+)\s*\{([^{}]*)\}"), object_with), *PLAINLY_CALLED),
     "javascript": PLAINLY_CALLED,
+    "csharp": (  # and F#, whose statements end with their lines
+        (Lazy(r"(?m)^(\s*)open\s+([A-Z][\w.]*)\s*$"), r"\1using \2;"),
+        (Lazy(r"(\.[A-Z]\w*)\s+(@?\"[^\"\n]*\")"), r"\1(\2)"),
+        (Lazy(r"(?m)^(\s*)(?:let|use)!?\s+(?:mutable\s+)?(\w+)\s*=\s*([^\n;]+)$"), r"\1var \2 = \3;"),
+        (Lazy(r"(?m)^(\s*[A-Z]\w*\.[^\n;{}]*\))\s*(?:\|>\s*ignore)?$"), r"\1;"),
+    ),
     "php": ((Lazy(r"\benum\s+(\w+)(?:\s*:\s*\w+)?"), r"class \1"), (Lazy(r"\bcase\s+(\w+)\s*="), r"const \1 =")),
 }
 
