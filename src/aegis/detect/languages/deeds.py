@@ -273,8 +273,6 @@ class _Program:
             self._scope = scope_of(self._names, self._language)
         return self._scope
 
-    # What calls do
-
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
         if (entry.on and not any(word in owner for word in entry.on)) or (entry.bare and parts.arguments):
@@ -322,6 +320,8 @@ class _Program:
                             self._add(sent.verb, sent.resource, sent.scope, text, shown)
             return
         verb = self._verb(entry, parts, scope)
+        if verb == "write" and any(scope.value(one).known == ("",) for one in parts.arguments[1:2]):  # is emptied
+            verb = "hide"
         for place in entry.of:
             for text in self._argument(parts, place, entry).every:
                 path = text
@@ -400,7 +400,7 @@ class _Program:
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
         path = self._from_here(path.removeprefix("file://").rstrip("\0"))
         if verb == "hide":  # what is opened to be written anew is emptied first
-            if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
+            if (tampering_write(path.replace("*", "x"), "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
             verb = "write"
         if verb == "write":

@@ -107,7 +107,11 @@ _STOLEN: Final = (
 
 _BROWSER_FILES: Final = r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat"
 may_leak: Final = one_of(
-    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword", _BROWSER_FILES
+    *WORTH,
+    _PROGRAM.pattern,
+    "password_value|encrypted_value|card_number_encrypted|encryptedPassword",
+    "resolver?\\b|gethostby",
+    _BROWSER_FILES,
 )
 
 
