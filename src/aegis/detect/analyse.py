@@ -315,6 +315,7 @@ def _code(text: Text, found: Gathering, tool: str) -> None:
     facts = analyse_code(text.value, tool.lower(), found.effort, found.files if executed else None)
     if executed:
         found.runs.extend(facts.runs)
+        found.read.extend((text.path, command) for command in sorted(facts.commands)[:_MOST_PROGRAMS])
         found.touched = True
         found.effects |= {"exec", "network"} if facts.network else {"exec"}
     if facts.irreversible and executed:

@@ -20,7 +20,7 @@ from aegis.detect.facts import Effort
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import unpiled
 from aegis.detect.languages.aliases import Assignment, CodeCall, add_aliases, assignment_of, call_of, result_of
-from aegis.detect.languages.calls import calls_of
+from aegis.detect.languages.calls import calls_of, flow
 from aegis.detect.languages.deeds import ProgramDeeds, deeds_of
 from aegis.detect.languages.followed import HOLE
 from aegis.detect.languages.leaks import (
@@ -112,63 +112,26 @@ def _order(item: CodeCall | Assignment) -> int:
     return item.order
 
 
-_SHELL_CALLS: Final = Lazy(
-    r"^(?:os\.(?:system|popen|exec\w*|spawn\w*)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:(?:child_process|cp|shell|shelljs|process|require)\.)*(?:exec|execsync|"
-    r"spawn|spawnsync|execfile|execfilesync)|system|shell_exec|passthru|popen|proc_open|pcntl_exec|shell_command|run|"
-    r"asyncio\.create_subprocess_shell|call|check_output|check_call)$"
-)
-_STARTS: Final = Lazy(
-    r"(?:^|[.:])(?:exec\.command(?:context)?|processbuilder|popen\w*|capture2e?|capture3|process\.(?:start|spawn)|exec|command)$"
-)
-_RUNS_TEXT: Final = Lazy(
-    r"^(?:(?:builtins\.|__builtins__\.)?(?:exec|eval|compile|execfile)|(?:globalthis\.|window\.)?(?:eval|function|settimeout|"
-    r"setinterval)|(?:.*\.)?(?:instance_eval|class_eval|module_eval|assembly\.load\w*|csharpscript\.\w+|defineclass|loadclass)|"
-    r"(?:kernel|(?:toplevel_)?binding)\.eval|vm\.\w+|worker|assert|create_function|(?:include|require)(?:_once)?|types\.codetype|importlib\.\w+)$"
-)
+_SHELL_CALLS: Final = Lazy(flow("starts"))
+_STARTS: Final = Lazy(flow("starts-program"))
+_RUNS_TEXT: Final = Lazy(flow("runs-text"))
 _UNPICKLES: Final = Lazy(
     r"^(?:c?pickle|dill|cloudpickle|marshal|jsonpickle|joblib|shelve|torch)\.(?:loads?|open|decode)$|^yaml\.(?:load|unsafe_load|"
     r"full_load)$|^unserialize$|(?:^|\.)unserialize$|^serialize\.unserialize$"
 )
-_SENDS: Final = Lazy(
-    r"(?:^|\.)(?:post|put|patch|urlopen|request|send|sendall|sendto|sendmail|send_message|fetch|sendbeacon|curl_exec|"
-    r"end|postform|post_form|newrequest|postasync|putasync|postasjsonasync|putasjsonasync|uploadstring|uploaddata|puts|print|storbinary|storlines|curl_setopt(?:_array)?|file_get_contents|write)$|^mail$|^fetch$|^axios$"
-)
-_NETWORK_SENDS: Final = Lazy(
-    r"https?://|socket|smtp|requests\.|urlopen|axios|fetch\(|curl_|aiohttp|httpx|s\.send|sock\."
-)
+_SENDS: Final = Lazy(flow("sends"))
+_NETWORK_SENDS: Final = Lazy(flow("network"))
 _PRINTS: Final = frozenset({"print", "puts"})
 # What a name holds through which something is sent that no text of the call shows.
-_CONNECTION: Final = Lazy(
-    r"\.request\s*\(|HTTPS?Connection\s*\(|[sS]ocket\w*[.(]|net\.(?:connect|createConnection|Dial)|\bTCPSocket\b|"
-    r"\bWebSocket\b|smtplib\.|ftplib\.|paramiko\.|fsockopen|stream_socket_client|Net::HTTP|\bHttpClient\b|http\.NewRequest"
-)
-_FETCHED: Final = Lazy(
-    r"requests\.(?:get|post)|\b\w+\.get\s*\(\s*f?['\"]https?:|urlopen\s*\(|urlretrieve|httpx\.(?:get|post)|aiohttp|(?:^|[^.\w]|\b(?:window|globalThis|global|self)\.)fetch\s*\(|axios\.(?:get|post)|http\.get\s*\(|"
-    r"https\.get\s*\(|file_get_contents\s*\(\s*['\"]https?:|curl_exec|pycurl\.Curl|\breq(?:uest)?\.on\(\s*['\"]data|\.recv\s*\(|wget\.download|\$_(?:GET|POST|REQUEST|COOKIE|"
-    r"SERVER|FILES)\b|php://input|getallheaders|\bURI\.open|Net::HTTP\.get|\bget\s*\(?\s*['\"]https?:|LWP::|"
-    r"\.Download(?:Data|String)\w*\s*\(|\.Get(?:String|ByteArray|Stream)Async\s*\(|http\.Get\s*\(|new\s+URLClassLoader|"
-    r"\bBodyHandlers\.of(?:String|ByteArray|InputStream)|\.getresponse\s*\(|\.request\s*\(\s*['\"](?:GET|POST)['\"]\s*,|json\.loads\(\s*event\[|\bevent\[['\"](?:body|queryStringParameters)|"
-    r"\brequest\.(?:get_json|json\b|form\b|args\b)|\breq\.(?:body|query|params)\b|"
-    r"\b(?:include|require)(?:_once)?[\s(]+['\"](?:https?|ftp)://"
-)
-_DECODED: Final = Lazy(
-    r"(?i)b64decode|b32decode|a85decode|bytes\.fromhex|unhexlify|zlib\.decompress|gzip\.decompress|lzma\.decompress|"
-    r"\batob\s*\(|,\s*['\"](?:base64|hex)['\"]\s*\)|base64_decode|gzinflate|gzuncompress|str_rot13|convert_uudecode|"
-    r"codecs\.decode|marshal\.loads|fromcharcode|\bchr\s*\([^)]*\)\s*(?:for|\+|\.)|hex2bin|strrev\s*\("
-)
+_CONNECTION: Final = Lazy(flow("connection"))
+_FETCHED: Final = Lazy(flow("fetched"))
+_DECODED: Final = Lazy(flow("decoded"))
 # The argument of what runs a text: what a function of the program turns back, or a text that nobody can read.
 _HIDDEN_CODE: Final = Lazy(
     r"(?i)^\(\s*(?:\w+\.){0,4}_*(?:decode|decrypt|decipher|deobfuscate|decompress|reveal|unhide|unxor|xor|unscramble)\w{0,20}\s*\("
 )
 _HIDDEN_TEXT: Final = Lazy(r"^\(\s*b?[\"'][A-Za-z0-9+/=_-]{80,}[\"']")
-_ENVIRONMENT: Final = Lazy(
-    r"\b(?:\w+\.)?environ\b(?:\s*\)|\s*,|\s*$|\.items|\.copy|\})|\bENV\.(?:to_h|to_a|map|each\w*|inspect|to_s|collect)|"
-    r"\bos\.Environ\s*\(|\bSystem\.getenv\s*\(\s*\)|\bGetEnvironmentVariables\s*\(|\benv\.toObject\s*\(|%ENV\b|"
-    r"\bprocess\.env\b(?:\s*[,)};]|\s*$)|\bgetenv\s*\(\s*\)|\$_ENV\b|"
-    # what a program prints that tells it
-    r"(?:output|run|open|exec\w*|spawn\w*|call|system|passthru|Command|%x|=)\s*[(\[{]*\s*[\"'`]?(?:/usr/bin/)?"
-    r"(?:env|printenv)\s*[\"'`|)}]"
-)
+_ENVIRONMENT: Final = Lazy(flow("environment"))
 _COUNTED: Final = Lazy(
     r"\bENV\.(?:to_h|to_a)\.(?:size|length|count|keys|empty\?|key\?)|\blen\(\s*(?:dict\()?os\.environ\)+"
 )
@@ -265,7 +228,7 @@ def analyse_code(
         facts.programs.extend((language, program) for program in deeds.programs)
         facts.statements.extend(deeds.statements)
         facts.written.extend(deeds.written)
-    facts.effects.extend(told_together(text, facts.effects, _strings))
+    facts.effects.extend(list(told_together(text, language, facts.effects, _strings)))
     for started, program in facts.programs[:_MOST_PROGRAMS]:
         if depth == _DEEPEST:
             facts.too_long = True

@@ -57,7 +57,7 @@ _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
     "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex", "osascript",
-    "applescript",
+    "applescript", "elixir", "iex", "fsharp", "fsi",
 })  # fmt: skip
 _INTERPRETS: Final = frozenset({"repl", "interpreter", "ipython"})  # that call what they are asked to run a query
 # Programs that a service runs for others, and what puts them there: `lambda_update`.

@@ -47,6 +47,7 @@ _RUN_BY: Final[Mapping[str, frozenset[str]]] = {
     "run_lua": frozenset({"lua", "luajit"}),
     "run_r": frozenset({"r", "rscript", "rlang"}),
     "run_julia": frozenset({"julia", "jl"}),
+    "run_elixir": frozenset({"elixir", "ex", "exs"}),
     "run_bash": frozenset({"bash", "sh", "shell", "zsh", "fish", "ksh", "dash", "shellscript", "/bin/sh", "/bin/bash"}),
     "run_powershell": frozenset({"powershell", "pwsh", "ps1", "ps"}),
     "run_cmd": frozenset({"cmd", "batch", "bat", "cmd.exe"}),

@@ -105,6 +105,8 @@ def test_a_document_of_perl_that_ends_is_read_as_it_stands() -> None:
         ("print('a')", "trust_evaluate", "python"),
         ("print('a')", "escalate", "python"),
         ("f(1)", "run_julia", "julia"),
+        ("f(1)", "run_elixir", "elixir"),
+        ('File.rm!("a")', "", "elixir"),
     ],
 )
 def test_a_language_without_a_grammar_is_told(text: str, hint: str, language: CodeLanguage) -> None:

@@ -7,18 +7,19 @@ entry names it. What a call makes (`values`) is followed: joined paths, formats,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import msgspec
 
-from aegis.core.effects import EffectScope, Resource, Verb
+from aegis.core.effects import EffectScope, Resource, Verb, names_matched
 from aegis.core.json import convert
 from aegis.core.patterns import Lazy
 from aegis.core.shipped import missing, shipped_folder
 from aegis.detect.languages.syntax import CodeLanguage
+from aegis.detect.quick import one_of
 from aegis.detect.rules.cache import default_cache_folder, load_files
 from aegis.errors import ConfigError, Problem
 
@@ -58,7 +59,8 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     `hosts` says that the value is a URL or a host, whose resource is read from it.
     `always` says that nothing may be asked before the call in the loop that it stands in.
     `program` is the one whose words the arguments are, where `runs` says that they are a command.
-    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes.
+    `says` are pieces of which one must stand in the arguments, in small letters and without blanks and quotes, `spared`
+    those of which none may.
     """
 
     names: tuple[str, ...]
@@ -81,7 +83,19 @@ class CallEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     empty: int | None = None
     bare: bool = False
     says: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
     always: bool = False
+
+
+class Together(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a program does by several things that it says, whichever of its calls says each.
+
+    `does` is an effect. All of `says` must stand in the text, and none of `unless`: patterns, or names of `flows`.
+    """
+
+    does: str
+    says: tuple[str, ...]
+    unless: tuple[str, ...] = ()
 
 
 class CodeExample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,19 +136,31 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CallFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of calls; `places` are texts with the names, of calls or of members, that stand for each."""
+    """One file of calls; `places` are texts with the names, of calls or of members, that stand for each.
+
+    `flows` are patterns by the name of what they show: where data comes from in a text, where it goes to.
+    """
 
     about: str
     languages: tuple[CodeLanguage, ...]
     written: Writing | None = None
     values: Mapping[Makes, tuple[str, ...]]
     places: Mapping[str, tuple[str, ...]] = {}
-    calls: tuple[CallEntry, ...]
+    calls: tuple[CallEntry, ...] = ()
+    flows: Mapping[str, tuple[str, ...]] = {}
+    together: tuple[Together, ...] = ()
     examples: CodeExamples
 
 
 # A mode in which what is opened is written: `open(path, "w")`.
 _WRITE_MODE: Final = Lazy(r",\s*(?:mode\s*=\s*)?[\"'][wax][bt+]{0,2}[\"']\s*[,)]")
+
+
+def _spelled(names: tuple[str, ...]) -> list[str]:
+    """Names in small letters, those of a module that is loaded in two ways after both: `fs.promises`, `fs/promises`."""
+    plain = [name.lower() for name in names]
+    further = [name.replace("fs.promises.", "fs/promises.", 1) for name in plain if name.startswith("fs.promises.")]
+    return list(dict.fromkeys([*plain, *further]))
 
 
 class KnownCalls:
@@ -146,21 +172,45 @@ class KnownCalls:
         self.places: dict[str, str] = {}
         for file in files:
             for entry in file.calls:
-                for name in entry.names:
-                    self.does[name.lower()] = (*self.does.get(name.lower(), ()), entry)
+                for name in _spelled(entry.names):
+                    self.does[name] = (*self.does.get(name, ()), entry)
             for makes, names in file.values.items():
-                self.makes.update(dict.fromkeys(map(str.lower, names), makes))
+                self.makes.update(dict.fromkeys(_spelled(names), makes))
             for place, names in file.places.items():
                 self.places.update(dict.fromkeys(map(str.lower, names), place))
+        self.together = tuple(one for file in files for one in file.together)
         self.written = next((file.written for file in files if file.written is not None), None)
         # What a call ends with that is worth looking at: most calls of most programs are not.
         whole = self.does if self.written is not None and self.written.dotted else ()
         self.ends = frozenset((*whole, *(name.rpartition(".")[2].removeprefix("new ") for name in self.does)))
 
+    @cached_property
+    def _says(self) -> tuple[Mapping[str, int], Callable[[str], list[int]]]:
+        """The patterns of what is told together, each by its place among them, and what finds them in one pass."""
+        patterns = {said: None for one in self.together for said in (*one.says, *one.unless)}
+        return {said: at for at, said in enumerate(patterns)}, one_of(*(flow(said) or said for said in patterns))
+
+    def told_together(self, text: str) -> Iterator[tuple[Verb, Resource, EffectScope]]:
+        """Return the effects of what a text says together, by patterns alone."""
+        places, find = self._says
+        found = set(find(text))
+        for one in self.together:
+            if found.issuperset(map(places.__getitem__, one.says)) and found.isdisjoint(
+                map(places.__getitem__, one.unless)
+            ):
+                verb, resource, scope = one.does.split()
+                yield cast("tuple[Verb, Resource, EffectScope]", (verb, resource, scope))
+
     def may_read(self, name: str, arguments: str) -> bool:
         """Whether a call may read a file that it names: it is not known to do something else with it."""
         told = self.does.get(name)
         return told is None or (any(one.does == "read" for one in told) and not _WRITE_MODE.search(arguments))
+
+
+@cache
+def flow(name: str) -> str:
+    """The pattern of what shows in a text where data comes from or goes to; empty for a name that no file has."""
+    return "|".join(f"(?:{pattern})" for file in builtin_calls() for pattern in file.flows.get(name, ()))
 
 
 @cache
@@ -193,6 +243,9 @@ def _checked(name: str, text: str) -> CallFile:
 
     value, _ = parse(text, name)
     try:
-        return convert(value, CallFile)
-    except msgspec.ValidationError as error:
+        file = convert(value, CallFile)
+        for one in file.together:
+            names_matched(one.does)
+        return file
+    except (msgspec.ValidationError, ValueError) as error:
         raise ConfigError((Problem(message=str(error), file=name),)) from error

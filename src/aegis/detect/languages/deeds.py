@@ -17,7 +17,7 @@ from aegis.detect.languages.bindings import called_name
 from aegis.detect.languages.calls import RECEIVER, CallEntry, KnownCalls, calls_of
 from aegis.detect.languages.followed import HOLE, UNKNOWN, FollowedValue
 from aegis.detect.languages.leaks import leaked
-from aegis.detect.languages.made import KEYWORDS, keyword, started
+from aegis.detect.languages.made import KEYWORDS, keyword, program_file, started
 from aegis.detect.languages.numeric import is_narrow, octal
 from aegis.detect.languages.reach import MOST_CALLS, Reached, scope_of
 from aegis.detect.languages.requests import (
@@ -165,7 +165,7 @@ class _Program:
             for one in arguments_of(node)[:1]:
                 folder = self._from_here(next(iter(self.scope().value(one).known), HOLE))
                 self._folder = "" if HOLE in folder else folder
-        if (words := self._operation(written)) is not None:
+        if (words := self._operation(self._names.aliases.get(written, written).rpartition(".")[2])) is not None:
             self._command(cloud_command(words, called(node).arguments, self.scope()))
         if ends_something(last):
             self._sweep(called(node), node)
@@ -267,15 +267,11 @@ class _Program:
     def _text(self) -> str:
         return text_of(root_of(next((one for several in self._nodes.values() for one in several), None)))
 
-    # The names of a program
-
     def scope(self) -> NameScope:
         """The names of the text, collected when the first of them is asked for."""
         if self._scope is None:
             self._scope = scope_of(self._names, self._language)
         return self._scope
-
-    # What calls do
 
     def _do(self, entry: CallEntry, parts: Called, node: Node) -> None:
         owner = self._called_on(parts) if entry.on or entry.unless else ""
@@ -285,9 +281,11 @@ class _Program:
             entry.empty is not None and not is_empty(parts.arguments, entry.empty, self.scope())
         ):
             return
-        if (entry.says and not says(entry.says, parts, self.scope())) or (entry.always and self._is_conditional(node)):
-            return
         scope = self.scope()
+        if (entry.says and not says(entry.says, parts, scope)) or (entry.always and self._is_conditional(node)):
+            return
+        if entry.spared and says(entry.spared, parts, scope):
+            return
         if entry.runs is not None:
             for given in self._services.given_to(node) or (None,):
                 with nullcontext() if given is None else scope.standing_for(given):
@@ -322,6 +320,8 @@ class _Program:
                             self._add(sent.verb, sent.resource, sent.scope, text, shown)
             return
         verb = self._verb(entry, parts, scope)
+        if verb == "write" and any(scope.value(one).known == ("",) for one in parts.arguments[1:2]):  # is emptied
+            verb = "hide"
         for place in entry.of:
             for text in self._argument(parts, place, entry).every:
                 path = text
@@ -400,13 +400,13 @@ class _Program:
     def _touch(self, verb: Verb, path: str, scope: EffectScope, shown: str) -> None:
         path = self._from_here(path.removeprefix("file://").rstrip("\0"))
         if verb == "hide":  # what is opened to be written anew is emptied first
-            if (tampering_write(path, "") or ("", ""))[0] == "shell.hides-traces":
+            if (tampering_write(path.replace("*", "x"), "") or ("", ""))[0] == "shell.hides-traces":
                 self._add("hide", "log", "one", path, shown)
             verb = "write"
-        place = place_of(path)
         if verb == "write":
             self._brought[path] = self._brought.get(path, 0) + 1
         folder = place_of(path.partition("/*")[0] or "/") if verb == "delete" and "/*" in path else None
+        place = place_of(path) or folder
         if folder is not None and folder.whole:
             self._add("delete", folder.resource, "all", path, shown)
             return
@@ -486,7 +486,7 @@ class _Program:
             self._command(as_started(f"{entry.program} {line}".lstrip(), parts, scope))
 
     def _command(self, text: str) -> None:
-        first = text.split(None, 1)[0].strip("'\"") if text.strip() else ""
+        first = program_file(text)
         brought = first in self._brought or (len(first) > 1 and first.removeprefix("./") in self._brought)
         if brought and FETCHES.search(self._text()):
             self._add("receive", "program", "one", first, text[:_SHOWN])

@@ -160,7 +160,7 @@ def escaped(text: str) -> str:
 
 _LITERAL: Final = r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')"""
 _LITERALS: Final = Lazy(_LITERAL)
-_JOINS: Final[Mapping[str, str]] = {"php": r"\.", "perl": r"\.", "lua": r"\.\."} | dict.fromkeys(
+_JOINS: Final[Mapping[str, str]] = {"php": r"\.", "perl": r"\.", "lua": r"\.\.", "elixir": "<>"} | dict.fromkeys(
     ("python", "javascript", "typescript", "ruby", "java", "go", "csharp", "kotlin", "swift", "scala"), r"\+"
 )
 _JOINED: Final = {sign: Lazy(rf"[A-Za-z]?{_LITERAL}(?:\s*{sign}\s*{_LITERAL})*") for sign in set(_JOINS.values())}

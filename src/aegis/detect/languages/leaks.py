@@ -16,7 +16,9 @@ import re2
 from aegis.core.effects import Resource, ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.detect.languages.aliases import Assignment, CodeCall
+from aegis.detect.languages.calls import calls_of, flow
 from aegis.detect.languages.followed import HOLE
+from aegis.detect.languages.syntax import CodeLanguage
 from aegis.detect.quick import one_of
 from aegis.detect.resources import builtin_resources, host_place
 from aegis.detect.shell.uses import is_broad, service_resource
@@ -105,7 +107,11 @@ _STOLEN: Final = (
 
 _BROWSER_FILES: Final = r"logins\.json|key4\.db|Login Data|Local State|cookies\.sqlite|Web Data|wallet\.dat"
 may_leak: Final = one_of(
-    *WORTH, _PROGRAM.pattern, "password_value|encrypted_value|card_number_encrypted|encryptedPassword", _BROWSER_FILES
+    *WORTH,
+    _PROGRAM.pattern,
+    "password_value|encrypted_value|card_number_encrypted|encryptedPassword",
+    "resolver?\\b|gethostby",
+    _BROWSER_FILES,
 )
 
 
@@ -198,151 +204,43 @@ _FAR: Final = Lazy(r"https?://(?:[\w-]+\.){1,6}[a-z]{2,18}\b")
 # encrypted; a guard of the machine is named and processes are ended; the clipboard is read and wallets are told apart.
 _SHOWN: Final = 80
 _MOST_NAMES: Final = 4
-_ENCRYPTS: Final = Lazy(
-    r"(?i)fernet|\.encrypt\b|encrypt(?:cbc|ecb|gcm)|\.encrypt\w*\s*\(|createcipher|aes\.new|encryptor\s*\(|openssl_encrypt|cryptostream|cipher\.getinstance|"
-    r"new(?:gcm|cbcencrypter|ctr|cfbencrypter)\s*\(|secretbox|crypto_secretbox|chacha20"
-)
+_ENCRYPTS: Final = Lazy(flow("encrypts"))
 _ANY_NAME: Final = Lazy(rf"[*{HOLE}]")
-# Addresses of wallets told apart in what was copied: somebody's is put in the place of another.
-_CLIPBOARD: Final = Lazy(r"(?i)clipboard|pyperclip|clipboardy|win32clip")
-_WALLET: Final = Lazy(
-    r"0x\[(?:a-f|A-F|0-9){2,3}\]|\[13\]\[|bc1\[|\(bc1\||\[a-km-zA-HJ-NP-Z|"
-    r"(?i:\b(?:btc|eth|xmr|trx|wallet)_?(?:addr|regex|pattern|wallet))"
-)
-# All variables of the environment, and letters that a program writes.
-_WHOLE_ENVIRONMENT: Final = Lazy(
-    r"environ\.items\s*\(|(?:str|repr|dumps|pformat)\(\s*(?:dict\(\s*)?os\.environ\b|dict\(\s*os\.environ\s*\)\s*[,)]|"
-    r"(?:entries|stringify|inspect)\(\s*process\.env\s*[,)]|\bENV\.(?:to_h|to_a|map|each|inspect)|getenv\(\s*\)|os\.Environ\(\)"
-)
-_MAILS: Final = Lazy(
-    r"(?i)\bsmtplib\b|\.sendmail\s*\(|\.send_message\s*\(|nodemailer|net/smtp|net::smtp|smtp\.sendmail|\bmail\s*\(\s*['\"$]"
-)
 _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*\(")
 
 
-# A script of a store that goes over every key and takes them away.
-_ALL_KEYS: Final = Lazy(
-    r"(?i)redis\.p?call\(\s*['\"](?:KEYS['\"]\s*,\s*['\"]\*['\"]|SCAN['\"][^)]{0,80}MATCH['\"]\s*,\s*['\"]\*['\"])"
-)
-_SCANS_ALL: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"]SCAN['\"][^)]{0,80}\)")
-_DROPS_KEYS: Final = Lazy(r"(?i)redis\.p?call\(\s*['\"](?:DEL|UNLINK)\b")
-
-
-# Connections that check nobody, secrets that go over them, and hosts that are no machine of one's own.
-_UNVERIFIED: Final = Lazy(
-    r"(?i)\bverify(?:_ssl|_mode)?\s*=\s*(?:False|OpenSSL::SSL::VERIFY_NONE)|ssl\s*=\s*False\b|_create_unverified_context|CERT_NONE|"
-    r"rejectUnauthorized[\"']?\s*:\s*(?:false|!1|0)\b|NODE_TLS_REJECT_UNAUTHORIZED[\"'\]]*\s*=\s*[\"']?0|"
-    r"CURLOPT_SSL_VERIFY(?:PEER|HOST)\s*(?:,|=>)\s*(?:false|0)|InsecureSkipVerify:\s*true|SSL_VERIFY_NONE|verify_hostname\s*=>\s*0|"
-    r"ServerCertificate(?:Custom)?Validation\w*\s*\+?=\s*(?:\([^()]*\)|\w+|delegate[^{]{0,80})\s*(?:=>)?\s*\{?\s*(?:return\s+)?true|"
-    r"DangerousAcceptAnyServerCertificateValidator|TrustAll\w*|NoopHostnameVerifier|ALLOW_ALL_HOSTNAME|danger_accept_invalid_certs\(\s*true"
-)
-_GIVES_SECRET: Final = Lazy(
-    r"(?i)(?:password|passwd|pwd|secret|token|api_?key|authorization|card|iban)\\?[\"']?\s*(?::|=>|=|\])|\bauth\s*=|bearer\s"
-)
-_ELSEWHERE: Final = Lazy(r"https://(?:[\w-]+\.){1,6}(?:com|net|org|io|dev|app|co|eu|cloud|bank|[a-z]{2})\b")
-# A group that rules a directory, and what adds to one.
-_RULERS: Final = Lazy(r"(?i)\b(?:domain|enterprise|schema) admins\b|cn=administrators\b|[\"']administrators[\"']")
-# Roles of Microsoft's directory that give all others: Global Administrator, Privileged Role Administrator.
-_ROLE_OF_ALL: Final = Lazy(r"(?i)62e90394-69f5-4237-9190-012177145e10|e8611ab8-c189-46e8-94e1-60213ab1f814")
-_GIVES_ROLE: Final = Lazy(r"(?i)\bpost|\bput\b|\bcreate|\bnew-")
-_ADDS_TO_GROUP: Final = Lazy(
-    r"(?i)MODIFY_(?:ADD|REPLACE)|ldap_mod_(?:add|replace)|\.modify(?:_s)?\s*\(|add_attribute|replace_attribute|Members\.Add\s*\(|"
-    r"add_members|addMember|ModificationItem|ModifyRequest|->modify\("
-)
 # Every secret of a store, read one after another and sent to a host that is none of a store's.
 _LISTS_SECRETS: Final = Lazy(
     r"(?i)properties_?of_?secrets|list_?secrets|describe_?parameters|parameters_?by_?path|secrets\.list|list_secret_versions|"
     r"secrets\.kv\.\w+\.list"
 )
 _READS_SECRET: Final = Lazy(r"(?i)get_?secret|access_?secret|get_?parameter|read_secret|with_?decryption")
-_SENDS_OUT: Final = Lazy(
-    r"(?i)\b(?:post|put|fetch|request|urlopen|upload|sendmail|newrequest)\w*\s*[({]|\.send\w*\s*\("
-)
 _OF_STORES: Final = Lazy(
     r"(?i)azure|amazonaws|googleapis|vault|hashicorp|microsoft|windows\.net|onepassword|1password|doppler"
 )
-# Columns that leave a database for nobody, and what takes rows to a room or to a server for files.
-_PRIVATE_COLUMNS: Final = Lazy(
-    r"(?i)[\s\"'`,.(](?:card_?number|card_?cvv|cvv2?|ssn|social_security(?:_number)?|password_hash|totp_secret|mfa_secret)[\s\"'`,)]"
-)
-_ASKS_ROWS: Final = Lazy(r"(?i)[\"'`]\s*select\s")
-_HANDS_OUT: Final = Lazy(r"(?i)\bfiles_?upload\w*\s*\(|chat[._]?postMessage|\bftp\w*(?:->|\.)(?:put|stor\w*)\s*\(")
-# Objects of the management of Windows: copies of volumes that are deleted, subscriptions to events that are made.
-_SHADOWS: Final = Lazy(r"(?i)win32_shadowcopy")
-_ENDS_OBJECT: Final = Lazy(r"(?i)\.delete_?\(|->delete|delete_?object|[\"']Delete[\"']|deleteinstance")
-_SUBSCRIBES: Final = Lazy(r"__EventFilter|(?:CommandLine|ActiveScript)EventConsumer|__FilterToConsumerBinding")
-_PUTS_OBJECT: Final = Lazy(r"(?i)\.put_?\(|createinstance|spawninstance_|putinstance|->put")
-# The settings of a guard against harmful programs, and what switches one of them off.
-_OF_DEFENDER: Final = Lazy(r"(?i)MSFT_MpPreference|Windows[\\/ ]{1,2}Defender")
-_SWITCHES_OFF: Final = Lazy(
-    r"(?i)\bDisable(?:Realtime|Behavior|IOAV|Script|AntiSpyware|AntiVirus|Block|OnAccess)\w*[\"'\])]*\s*(?:=>?|,|:)\s*(?:true|1)\b"
-)
-# Of Jenkins, whose console reads what it keeps for its jobs.
-_READS_JENKINS: Final = Lazy(
-    r"lookupCredentials(?:InItemGroup)?\s*\(|hudson\.util\.Secret\b|SystemCredentialsProvider\b"
-)
-# What of a credential tells the secret itself, and what hands over all that it has.
-_IN_CLEAR: Final = Lazy(
-    r"(?i)plain_?text|decrypt|encryptedvalue|\.(?:get)?(?:password|secret|passphrase|apitoken|privatekeys?)\b|properties\b|dump\s*\("
-    r"|getpassword|privatekey|secretbytes|secret\.tostring"
-)
-_HTTP: Final = Lazy(r"[\"']https?[\"':]")
-# Rooms in which people read.
-_ROOMS: Final = Lazy(
-    r"(?i)hooks\.slack\.com|slack_?webhook|chat[._]?postMessage|discord(?:app)?\.com/api/webhooks|discord_?webhook|api\.telegram\.org|"
-    r"webhook\.office\.com|teams_?webhook"
-)
+_SENDS_OUT: Final = Lazy(flow("sends-out"))
+_ELSEWHERE: Final = Lazy(flow("elsewhere"))
 
 
 def told_together(
-    text: str, effects: Iterable[ResourceEffect], strings: Callable[[str], Iterable[str]]
+    text: str, language: CodeLanguage, effects: Iterable[ResourceEffect], strings: Callable[[str], Iterable[str]]
 ) -> Iterator[ResourceEffect]:
     """Return what a text does beside `effects`, which its calls have by themselves; `strings` are those of a text."""
-    found: list[ResourceEffect] = []
-    encrypts = _ENCRYPTS.search(text) is not None
-    if encrypts and (any(map(_overwrites_broadly, effects)) or _goes_over_all(text, strings)):
-        found.append(ResourceEffect("encrypt", "home", "all", (), "", text[:_SHOWN]))
-    if "clip" in text and _CLIPBOARD.search(text) and _WALLET.search(text):
-        found.append(ResourceEffect("read", "clipboard", "one", (), "", text[:_SHOWN]))
-    if _MAILS.search(text) and _WHOLE_ENVIRONMENT.search(text):
-        found.append(ResourceEffect("send", "environment", "all", (), "", text[:_SHOWN]))
-    scanned = _SCANS_ALL.search(text)
-    every = _ALL_KEYS.search(text) is not None or (scanned is not None and "match" not in scanned.group().lower())
-    if every and _DROPS_KEYS.search(text):
-        found.append(ResourceEffect("delete", "database", "all", (), "", text[:_SHOWN]))
+    shown = text[:_SHOWN]
+    for verb, resource, scope in calls_of(language).told_together(text):
+        yield ResourceEffect(verb, resource, scope, (), "", shown)
+    if _ENCRYPTS.search(text) and (any(map(_overwrites_broadly, effects)) or _goes_over_all(text, strings)):
+        yield ResourceEffect("encrypt", "home", "all", (), "", shown)
     if any(map(_reads_home, effects)) and _SENDS_OUT.search(text) and _ELSEWHERE.search(text):
-        found.append(ResourceEffect("send", "home", "all", (), "", text[:_SHOWN]))
-    if _UNVERIFIED.search(text) and _GIVES_SECRET.search(text) and _ELSEWHERE.search(text):
-        found.append(ResourceEffect("disable", "trust", "one", (), "", text[:_SHOWN]))
-    if _LISTS_SECRETS.search(text) and _READS_SECRET.search(text) and _SENDS_OUT.search(text):
-        others = [match.group() for match in _ELSEWHERE.finditer(text) if not _OF_STORES.search(match.group())]
-        if others:
-            found.append(ResourceEffect("send", "credential", "all", (), "", text[:_SHOWN]))
-    if (
-        _PRIVATE_COLUMNS.search(text)
-        and _ASKS_ROWS.search(text)
-        and (_HANDS_OUT.search(text) or (_SENDS_OUT.search(text) and _ELSEWHERE.search(text)))
+        yield ResourceEffect("send", "home", "all", (), "", shown)
+    if all(one.search(text) for one in (_LISTS_SECRETS, _READS_SECRET, _SENDS_OUT)) and any(
+        _OF_STORES.search(match.group()) is None for match in _ELSEWHERE.finditer(text)
     ):
-        found.append(ResourceEffect("send", "database", "many", (), "", text[:_SHOWN]))
-    if _SHADOWS.search(text) and _ENDS_OBJECT.search(text):
-        found.append(ResourceEffect("delete", "backup", "all", (), "", text[:_SHOWN]))
-    if _SUBSCRIBES.search(text) and _PUTS_OBJECT.search(text):
-        found.append(ResourceEffect("persist", "task", "one", (), "", text[:_SHOWN]))
-    if _OF_DEFENDER.search(text) and _SWITCHES_OFF.search(text):
-        found.append(ResourceEffect("disable", "defence", "one", (), "", text[:_SHOWN]))
-    if _READS_JENKINS.search(text) and _IN_CLEAR.search(text):
-        found.append(ResourceEffect("read", "secret-store", "all", (), "", text[:_SHOWN]))
-    if "URLClassLoader" in text and _HTTP.search(text):
-        found.append(ResourceEffect("receive", "program", "one", (), "", text[:_SHOWN]))
-    if _ROLE_OF_ALL.search(text) and "roleassignments" in text.lower() and _GIVES_ROLE.search(text):
-        found.append(ResourceEffect("permit", "cloud-identity", "all", (), "", text[:_SHOWN]))
-    if _RULERS.search(text) and _ADDS_TO_GROUP.search(text):
-        found.append(ResourceEffect("escalate", "group", "one", (), "", text[:_SHOWN]))
+        yield ResourceEffect("send", "credential", "all", (), "", shown)
     if _KILLS.search(text):
         guards = [word for word in strings(text) if service_resource(word, "process") == "defence"]
         if guards:
-            found.append(ResourceEffect("stop", "defence", "one", tuple(guards[:_MOST_NAMES]), "", guards[0]))
-    return iter(found)
+            yield ResourceEffect("stop", "defence", "one", tuple(guards[:_MOST_NAMES]), "", guards[0])
 
 
 def _goes_over_all(text: str, strings: Callable[[str], Iterable[str]]) -> bool:
@@ -375,6 +273,7 @@ def _overwrites_broadly(effect: ResourceEffect) -> bool:
     )
 
 
+_ROOMS: Final = Lazy(flow("rooms"))
 # What gives a shell to the network, leaves its sandbox, or starts itself without end.
 _ESCAPES_SANDBOX: Final = Lazy(
     r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
@@ -388,13 +287,7 @@ _CONNECTS: Final = Lazy(
 )
 _SHELL: Final = r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell"
 # What another machine sends over a connection, by the names that hold it, and what runs it.
-_CONNECTION: Final = Lazy(
-    r"socket\.(?:socket|create_connection|connect|tcp)\b|open_connection\(|\bnet\.(?:connect|createConnection|Dial\w*|Listen\w*)\b|"
-    r"new\s+net\.Socket|TCPSocket|TCPServer|IO::Socket|fsockopen|stream_socket_(?:client|server)|\b(?:new\s+)?(?:Server)?Socket\(|TcpClient|TcpListener|"
-    r"\bcall\.receive\w*\(|\breq(?:uest)?\.(?:text|body|read|get_data|Body|FormValue)\b|\br\.(?:Body|FormValue|URL\.Query)\b|\bctx\.(?:request\.)?body\b|"
-    r"\bparams\[|\$_(?:GET|POST|REQUEST)\b|php://input|\.getRequestBody\(|Request\.(?:Query|Form|Body)\b|\bgetParameter\(|"
-    r"TcpStream|WebSocket\w*[(.]|websockets?\.\w*connect|create_connection\(|\bsockets\.connect\("
-)
+_CONNECTION: Final = Lazy(flow("sent-from-afar"))
 _OF_PLACE: Final = Lazy(
     r"(?i)getsockname|fileno|local_?port|local_?addr|\.address\(|getport\(|connect_ex|\.addr\b|setsockopt"
 )
@@ -405,12 +298,7 @@ _GIVES_EACH: Final = Lazy(
     r"([^\n;]{1,160})\.(?:forEachLine|forEach|each_line|each|foreach|for_each)\s*[({]\s*\|?\(?\s*(\w+)\s*(?:->|=>|\||\))|"
     r"(while\s*\(\s*<\$\w+>\s*\))"
 )
-_RUNS_SENT: Final = Lazy(
-    r"^(?:os\.(?:system|popen|exec\w+|spawn\w+|execute)|subprocess\.\w+|commands\.getoutput|pty\.spawn|(?:asyncio\.)?create_subprocess_\w+|"
-    r"(?:\w+\.)?(?:execsync|spawn|spawnsync|execfile|execfilesync)|(?:child_process|cp|kernel|shelljs)\.(?:exec|system)|exec|system|popen|"
-    r"io\.popen|shell_exec|passthru|proc_open|open3\.\w+|.*\bexec\.command(?:context)?|.*processbuilder|.*getruntime\(\)\.exec|.*process\.start|"
-    r".*processstartinfo|.*\.args?|eval|function|builtins\.(?:exec|eval)|vm\.run\w+|instance_eval|loadstring|load|subshell|shell_command|command_string)$"
-)
+_RUNS_SENT: Final = Lazy(flow("runs-sent"))
 _LITERALS: Final = Lazy(r"\"[^\"\n{}$\\]{0,200}\"|'[^'\n{}$\\]{0,200}'")  # with nothing put in
 _HELD: Final = Lazy(r"\$?[A-Za-z_]\w*")
 _SHELLS_OUT: Final = Lazy(rf"{_SHELL}|shell=True|^(?:`|%x|qx)")

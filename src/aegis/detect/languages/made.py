@@ -476,3 +476,14 @@ def keyword(parts: Called, names: Sequence[str]) -> Node | None:
         if named and text_of(one.named_children[0]).strip(":") in names:
             return one.named_children[-1]
     return None
+
+
+_INTERPRETED: Final = Lazy(
+    r"^(?:sudo\s+)?(?:\S*/)?(?:java\s+-jar|python[\d.]*|node|deno\s+run|bash|sh|zsh|perl|ruby|php|dotnet|mono|wine|msiexec\s+/i|cscript|wscript)\s+(?:-[\w=]+\s+)*|^"
+)
+
+
+def program_file(line: str) -> str:
+    """The file that a command line runs: what an interpreter is given, or its first word."""
+    rest = line[_INTERPRETED.match(line.lstrip()).end() :] if line.strip() else ""
+    return str((rest.split(None, 1) or line.split(None, 1) or [""])[0]).strip("'\"")

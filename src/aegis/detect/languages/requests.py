@@ -21,6 +21,7 @@ from aegis.core.patterns import Lazy
 from aegis.detect.endpoints import is_everything
 from aegis.detect.languages.aliases import AS_FUNCTION, loaded_module
 from aegis.detect.languages.bindings import called_name, left_of, right_of
+from aegis.detect.languages.calls import flow
 from aegis.detect.languages.followed import plain, written_out
 from aegis.detect.languages.numeric import octal
 from aegis.detect.languages.syntax import (
@@ -44,11 +45,7 @@ SPEAKS_OF_CLOUD: Final = Lazy(
     r"(?i)\bboto|\bbotocore|aws-sdk|aws_sdk|amazonaws|\bAWS\b|Amazon\.|/aws/|\baioboto|"
     rf"\[[\"'](?:{_SERVICES})[\"']\]\.|\b(?:{_SERVICES})_?(?:client|conn)\b|\bself\._?(?:{_SERVICES})\."
 )
-FETCHES: Final = Lazy(
-    r"(?i)requests\.|urlopen|urlretrieve|httpx|aiohttp|\bfetch\(|axios|https?\.get|downloadfile|wget\.|\.recv\(|curl_|"
-    r"file_get_contents\(.http|\bcopy\(.http|open-uri|getstore|mirror\(|net::http|restclient|pycurl|ftplib|download\.?file|\bdownload\(|"
-    r"downloads\.|\burl\([^)]{1,120}\)\.(?:read|open)|socket\.http|http\.request|httpclient|webclient|openstream\(|bodyhandlers|http::tiny|reqwest|\bureq\b|curl::|faraday|httparty"
-)
+FETCHES: Final = Lazy(flow("fetches"))
 # Statements that are worth a parser wherever a program hands them to a database.
 _GRAVE_STATEMENT: Final = Lazy(
     r"(?i)\bdrop\s+(?:database|schema|user|role|owned)\b|\bdisable\s+trigger\b|\bsession_replication_role\b|\balter\s+(?:user|role|login|system)\b|"
@@ -61,10 +58,7 @@ _GRAVE_STATEMENT: Final = Lazy(
 _GRAVE_ON_SERVER: Final = Lazy(
     r"(?i)\bdrop\s+table\s+(?:[^i\s]|i[^f\s]|if\s+exists\s+\W?VALUE)\S*|\btruncate\s+(?:table\s+)?\w|^\s*(?:delete\s+from|update)\s"
 )
-_ASKS_SERVER: Final = Lazy(
-    r"(?i)\bDBI\b|ActiveRecord|\bDB::|Sequel\b|knex|typeorm|JdbcTemplate|EntityManager|\bsqlx\b|database/sql|psycopg|asyncpg|pg8000|pymysql|mysql|mariadb|oracledb|cx_oracle|pyodbc|pymssql|postgres|\bnew\s+PDO\b|mysqli|pg_connect|"
-    r"\bnew\s+(?:Pool|Client|SqlConnection|NpgsqlConnection)\b|jdbc:|\bPG\.connect|Mysql2|snowflake|redshift|clickhouse|SparkSession|databricks|bigquery|athena"
-)
+_ASKS_SERVER: Final = Lazy(flow("server-of-rows"))
 _CLOUD: Final = "aws"
 _ENDINGS: Final = ("command", "request", "async", "input", "withcontext")
 _PLAIN: Final = Lazy(r"[\s'\"`]+")
@@ -202,11 +196,19 @@ def cloud_command(words: str, arguments: Sequence[Node], scope: NameScope) -> st
     for pair in pairs[:_MOST_OPTIONS]:
         if pair.named_child_count < 2:
             continue
-        name = _CAPITAL.sub(r"\1-\2", text_of(pair.named_children[0]).strip("'\":")).lower().replace("_", "-")
+        name = _option(text_of(pair.named_children[0]).strip("'\":"))
         value = pair.named_children[-1]
         known = scope.value(value).known
-        line.append(f"--{name} {shlex.quote((known[0] if known else _in_full(value, scope))[:_LONGEST])}")
-    return " ".join(line)
+        line.append(f"{name} {shlex.quote((known[0] if known else _in_full(value, scope))[:_LONGEST])}")
+    built = _BUILT_WITH.findall(" ".join(text_of(one)[:_LONGEST] for one in arguments))
+    return " ".join([*line, *(f"{_option(name)} {shlex.quote(text)}" for name, text in built[:_MOST_OPTIONS])])
+
+
+_BUILT_WITH: Final = Lazy(r"\.(?:with)?([A-Za-z]\w{2,40})\(\s*\"([^\"\n]{0,200})\"\s*\)")  # of what builds a request
+
+
+def _option(name: str) -> str:
+    return "--" + str(_CAPITAL.sub(r"\1-\2", name)).lower().replace("_", "-")
 
 
 def only_asks(node: Node, scope: Callable[[], NameScope]) -> bool:

@@ -201,7 +201,9 @@ def asked_call(parts: Called, node: Node, scope: Callable[[], NameScope]) -> Lib
         elif parts.name in _PIPED and (value := scope().value(one)).items:
             members["pipeline"] = value
             members["collection"] = FollowedValue(tuple(_COLLECTION.findall(text_of(parts.receiver)[-_LONGEST_OWNER:])))
-    if not members or (members.get("dry_run", UNKNOWN).known == ("All",) and "namespaced" in tool):
+    if members.keys() <= {"where"} and not members.get("where", UNKNOWN).members:
+        return None  # of nothing but a condition: `Repo.delete_all(from o in Order, where: o.state == "void")`
+    if members.get("dry_run", UNKNOWN).known == ("All",) and "namespaced" in tool:
         return None  # of Kubernetes: what is only tried
     arguments = plain(FollowedValue((), (), tuple(members.items())))
     return LibraryCall(tool, arguments, json.dumps(arguments))

@@ -16,10 +16,12 @@ from aegis.detect.languages.followed import ENUMERATION, PLAINLY_CALLED, closed,
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
-    "rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy",
+    "rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir",
 ]  # fmt: skip
 # Those without a grammar here: their signs are read (`languages/plain.py`).
-PLAIN: Final[frozenset[CodeLanguage]] = frozenset({"rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy"})
+PLAIN: Final[frozenset[CodeLanguage]] = frozenset(
+    {"rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir"}
+)
 
 
 class _Spoken(NamedTuple):
@@ -119,6 +121,12 @@ _RESPELLED: Final[Mapping[str, Sequence[tuple[Lazy, Any]]]] = {
     "java": _JAVA,
     "typescript": ((Lazy(r"\b(?:const\s+)?enum\s+(\w+)\s*\{([^{}]*)\}"), object_with), *PLAINLY_CALLED),
     "javascript": PLAINLY_CALLED,
+    "csharp": (  # and F#, whose statements end with their lines
+        (Lazy(r"(?m)^(\s*)open\s+([A-Z][\w.]*)\s*$"), r"\1using \2;"),
+        (Lazy(r"(\.[A-Z]\w*)\s+(@?\"[^\"\n]*\")"), r"\1(\2)"),
+        (Lazy(r"(?m)^(\s*)(?:let|use)!?\s+(?:mutable\s+)?(\w+)\s*=\s*([^\n;]+)$"), r"\1var \2 = \3;"),
+        (Lazy(r"(?m)^(\s*[A-Z]\w*\.[^\n;{}]*\))\s*(?:\|>\s*ignore)?$"), r"\1;"),
+    ),
     "php": ((Lazy(r"\benum\s+(\w+)(?:\s*:\s*\w+)?"), r"class \1"), (Lazy(r"\bcase\s+(\w+)\s*="), r"const \1 =")),
 }
 
@@ -132,6 +140,8 @@ _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
     ("swift",
      r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b"),
     ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen|redis\.p?call)\s*\("),
+    ("elixir",
+     r"(?m)^\s*defmodule\s|^\s*(?:alias|import|require)\s+[A-Z][\w.]*\s*$|\b(?:File|System|Enum|IO|Code|Path|Repo|Req|Application|HTTPoison)\.[a-z]\w*!?\([^\n]*\|>|\b(?:File|Req)\.[a-z_]+!\(|\bIO\.(?:puts|inspect)\b|\bSystem\.(?:cmd|shell|get_env)\(|\bCode\.eval_string\(|\bRepo\.delete_all\("),
     ("julia",
      r"(?m)^\s*using\s+[A-Z]\w*(?:\s*[,:][^;]*)?$|\bjoinpath\s*\(|\(homedir\(\),\s*\"[^)]*\);\s*recursive|\bccall\(:|\brun\(`"),
     ("go", r"(?m)^\s*package\s+\w+\s*$|\bfunc\s+main\(\)|^\s*\w+(?:,\s*\w+)*\s*:=\s*\w+\.\w+\("),
@@ -173,6 +183,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
 _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "rust": "rust", "cargo": "rust", "rustc": "rust", "swift": "swift", "scala": "scala", "ammonite": "scala",
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
+    "elixir": "elixir", "iex": "elixir", "exs": "elixir", "mix": "elixir", "fsi": "csharp", "fsharp": "csharp",
     "groovy": "groovy", "jenkins": "groovy", "wp": "php", "js": "javascript", "mjs": "javascript", "zx": "javascript",
     "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia",
 }  # fmt: skip
