@@ -182,7 +182,11 @@ def stated_deeds(text: str) -> Iterator[ResourceEffect]:
         kind = [one.lower() for one in takewhile(lambda one: one.lower() in known["sqlkinds"], tokens)]
         rest = tokens[len(kind) :] or kind[-1:]
         given = dict(_settings(rest, bare=verb == "set"))
-        if rest and verb != "set" and rest[0].lower() not in known["sqlclauses"]:
+        if verb == "grant":  # roles, where no right over something is
+            roles = [*takewhile(lambda one: one.lower() not in ("to", "on", "all"), tokens)]
+            is_role = tokens[len(roles) : len(roles) + 1] in (["to"], ["TO"])
+            kind, given = ["role"], {"role": roles} if is_role else {}
+        elif rest and verb != "set" and rest[0].lower() not in known["sqlclauses"]:
             given["name"] = rest[0].strip("'\"`[]")
         for _, effect in tool_deeds(f"{verb} {' '.join(kind)}", given):
             if effect.verb != "delete" or effect.resource in _KEPT:
@@ -193,7 +197,9 @@ def _settings(tokens: Sequence[str], *, bare: bool) -> Iterator[tuple[str, Any]]
     """What a statement sets: `A = b`, `A TO b`, `A OFF`, `UNSET a`, `DISABLE a b`."""
     clauses = vocabulary().values["sqlclauses"]
     for at, (word, after) in enumerate(pairwise((*tokens, ""))):
-        lowered, name = word.lower(), tokens[at - 1] if at else ""
+        lowered, name = word.lower(), tokens[at - 1].strip("'") if at else ""
+        if name == ")":
+            name = tokens[at - 2].strip("'")
         value: Any = word
         if lowered in ("enable", "disable", "unset"):
             named = "_".join(takewhile(lambda one: one.isidentifier() and one.lower() not in clauses, tokens[at + 1 :]))
@@ -210,7 +216,7 @@ def _unquoted(value: Any) -> Any:
     return value.strip("'\"") if isinstance(value, str) else value
 
 
-_SETS_UP: Final = Lazy(r"(?i)(?:^|;|\bbegin\b)\s*(alter|create|drop|set|disable|enable)\s+([^;]{1,600})")
+_SETS_UP: Final = Lazy(r"(?i)(?:^|;|\bbegin\b)\s*(alter|create|drop|grant|modify|set|disable|enable)\s+([^;]{1,600})")
 _SAID: Final = Lazy(r"[A-Za-z_@$][\w$.@-]*|'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\d[\w.]*|[=(),*]")
 _KEPT: Final = frozenset({"credential", "backup", "log", "cloud-log"})  # tables and databases are read in their tree
 # Checks of keys and names that every load of a dump turns off, and what speeds a table up.
