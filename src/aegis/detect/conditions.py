@@ -1,4 +1,4 @@
-"""Texts that are whole, as people and agents write them: conditions (`total > 5 and owner = 'me'`), searches, messages.
+"""Texts that are whole, as people write them: conditions (`total > 5 and owner = 'me'`), statements, messages.
 
 What is put behind a value to change a query is no whole condition: it begins in the middle of one, ends in a comment,
 compares constants with each other or a column with itself. So a text that is whole needs no rule against that; nothing

@@ -18,9 +18,9 @@ from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
-from aegis.detect.shell.catalogue import builtin_programs, of_kind
+from aegis.detect.shell.catalogue import builtin_programs
 from aegis.detect.shell.uses import DRY
-from aegis.detect.tool_words import ToolCommand, commands_of
+from aegis.detect.tool_words import ToolCommand, commands_of, vocabulary
 
 # What tools are called by, and the program whose commands they run.
 _PROGRAMS: Final[Mapping[str, str]] = {
@@ -41,14 +41,6 @@ _PACKAGERS: Final = frozenset(
 _FETCHES: Final = frozenset({"install", "add", "download", "upgrade", "update", "sync", "remove", "uninstall"})
 _OWNERS: Final = frozenset({"owner", "owners", "maintainer", "maintainers"})
 _SERVICE_NAMES: Final = {"s3": "s3api"}  # where the command line has another name for what members ask
-_CLOUDS: Final = of_kind("cloud") | {
-    "aliyun", "doctl", "exo", "fly", "flyctl", "hcloud", "heroku", "ibmcloud", "linode", "netlify", "oci", "openstack",
-    "scw", "supabase", "vercel", "wrangler",
-}  # fmt: skip
-_SERVED: Final = frozenset({
-    "cloudtrail", "guardduty", "iam", "kms", "lambda", "organizations", "rds", "secretsmanager", "securityhub", "ssm",
-    "sts",
-})  # fmt: skip
 _SHELLS: Final = frozenset({"mongo", "mongodb", "mongosh"})  # whose commands are code
 _ACTIONS: Final = (
     "subcommand", "action", "operation", "operationname", "op", "verb", "command", "cmd", "apicall", "method", "api",
@@ -104,7 +96,7 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
                     return program, ("owner", deed)
                 return (program, (deed,)) if deed is not None else ("", ())
             after = words[at + 1 :]
-            if program == "aws" and len(after) == 1 and after[0] in _SERVED:
+            if program == "aws" and len(after) == 1 and after[0] in vocabulary().values["served"]:
                 return program, after
             if program == "aws" and len(after) > 2 and after[0] not in _DEEDS and after[1] in _DEEDS:
                 return program, (_SERVICE_NAMES.get(after[0], after[0]), "-".join(after[1:]))
@@ -126,14 +118,12 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
         found += _routine(arguments)
     program, done = _program_of(tool if _MANAGERS.isdisjoint(arguments) else _managed(tool, arguments))
     if not program:
+        of_cloud = tool.partition("_")[0] in vocabulary().values["clouds"]
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
                 smuggled = any(map(_is_option, value)) or tool.lower() in builtin_programs()
             else:
-                smuggled = value.__class__ is str and (
-                    (value[:1] == "-" and _is_option(value))
-                    or (tool.partition("_")[0] in _CLOUDS and " --" in value and "\n" not in value)
-                )
+                smuggled = value.__class__ is str and (_is_option(value) or (of_cloud and " --" in value))
             if smuggled:
                 program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
                 break
@@ -353,7 +343,7 @@ _LUA: Final = ("script", "lua", "luascript", "code", "source")  # of a script th
 def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -> list[str]:
     given = {name: one.value for name, one in members.items()}
     listed = next((given[name] for name in _WORDS if isinstance(given.get(name), list)), None)
-    spoken = (*_ACTIONS, *_WORDS) if program in _CLOUDS else _ACTIONS
+    spoken = (*_ACTIONS, *_WORDS) if program in vocabulary().values["clouds"] else _ACTIONS
     action = next((given[name] for name in spoken if _is_action(given.get(name))), None)
     if isinstance(action, list):
         listed, action = action, None

@@ -184,8 +184,7 @@ def stated_deeds(text: str) -> Iterator[ResourceEffect]:
         given = dict(_settings(rest, bare=verb == "set"))
         if verb == "grant":  # roles, where no right over something is
             roles = [*takewhile(lambda one: one.lower() not in ("to", "on", "all"), tokens)]
-            is_role = tokens[len(roles) : len(roles) + 1] in (["to"], ["TO"])
-            kind, given = ["role"], {"role": roles} if is_role else {}
+            kind, given = ["role"], {"role": roles} if tokens[len(roles) : len(roles) + 1] in (["to"], ["TO"]) else {}
         elif rest and verb != "set" and rest[0].lower() not in known["sqlclauses"]:
             given["name"] = rest[0].strip("'\"`[]")
         for _, effect in tool_deeds(f"{verb} {' '.join(kind)}", given):
@@ -197,23 +196,19 @@ def _settings(tokens: Sequence[str], *, bare: bool) -> Iterator[tuple[str, Any]]
     """What a statement sets: `A = b`, `A TO b`, `A OFF`, `UNSET a`, `DISABLE a b`."""
     clauses = vocabulary().values["sqlclauses"]
     for at, (word, after) in enumerate(pairwise((*tokens, ""))):
-        lowered, name = word.lower(), tokens[at - 1].strip("'") if at else ""
-        if name == ")":
-            name = tokens[at - 2].strip("'")
+        lowered = word.lower()
+        name = next((one.strip("'") for one in reversed(tokens[max(at - 2, 0) : at]) if one != ")"), "")
         value: Any = word
         if lowered in ("enable", "disable", "unset"):
             named = "_".join(takewhile(lambda one: one.isidentifier() and one.lower() not in clauses, tokens[at + 1 :]))
             name, value = named, lowered == "enable"
         elif (word == "=" or (bare and lowered == "to")) and after:
-            value = [*takewhile(")".__ne__, tokens[at + 2 :])] if after == "(" else after
+            listed = [one.strip("'\"") for one in takewhile(")".__ne__, tokens[at + 2 :])]
+            value = listed if after == "(" else after.strip("'\"")
         elif lowered not in ("on", "off") or not at or name.lower() in clauses:
             continue
         if _OF_INTEGRITY.search(name) is None:
-            yield name, [one.strip("'\"") for one in value] if isinstance(value, list) else _unquoted(value)
-
-
-def _unquoted(value: Any) -> Any:
-    return value.strip("'\"") if isinstance(value, str) else value
+            yield name, value
 
 
 _SETS_UP: Final = Lazy(r"(?i)(?:^|;|\bbegin\b)\s*(alter|create|drop|grant|modify|set|disable|enable)\s+([^;]{1,600})")
