@@ -118,12 +118,12 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
         found += _routine(arguments)
     program, done = _program_of(tool if _MANAGERS.isdisjoint(arguments) else _managed(tool, arguments))
     if not program:
-        of_cloud = tool.partition("_")[0] in vocabulary().values["clouds"]
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
             if value.__class__ is list:
                 smuggled = any(map(_is_option, value)) or tool.lower() in builtin_programs()
             else:
-                smuggled = value.__class__ is str and (_is_option(value) or (of_cloud and " --" in value))
+                asks = " --" in str(value) and tool.partition("_")[0] in vocabulary().values["clouds"]
+                smuggled = value.__class__ is str and (asks or (value[:1] == "-" and _is_option(value)))
             if smuggled:
                 program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
                 break
