@@ -1,4 +1,4 @@
-"""Texts that are whole, as people and agents write them: conditions (`total > 5 and owner = 'me'`), searches, messages.
+"""Texts that are whole, as people write them: conditions (`total > 5 and owner = 'me'`), statements, messages.
 
 What is put behind a value to change a query is no whole condition: it begins in the middle of one, ends in a comment,
 compares constants with each other or a column with itself. So a text that is whole needs no rule against that; nothing
@@ -180,3 +180,56 @@ def is_cmdlet_line(text: str, *, alone: bool) -> bool:
 
 
 _OTHER_LANGUAGES: Final = frozenset("(`=;\n")
+
+
+_COMPANIONS: Final[dict[str, frozenset[str]]] = {
+    "insert": frozenset({"into", "ignore", "overwrite"}),
+    "replace": frozenset({"into"}),
+    "delete": frozenset({"from"}),
+    "create": frozenset(
+        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
+    ),
+    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
+    "alter": frozenset({"table", "user", "database", "view", "role"}),
+    "truncate": frozenset({"table"}),
+    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
+    "merge": frozenset({"into"}),
+    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
+    "explain": frozenset({"select", "analyze", "query"}),
+}
+
+
+_STARTS: Final = frozenset(
+    {"-", *(sign for verb in (*_COMPANIONS, "begin", "select", "with") for sign in (verb[0], verb[0].upper()))}
+)
+_OPENED: Final = Lazy(
+    r"(?i)^\s*(?:(?:--[^\n]*\n|(?:begin|start)(?:\s+(?:transaction|work))?\s*;|use\s+\w+\s*;)\s*){1,8}"
+)
+
+
+def looks_like_sql(text: str) -> bool:
+    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
+    if text.lstrip().lstrip("(")[:1] not in _STARTS:
+        return False
+    words = (text := _OPENED.sub("", text, 1)).split(None, 2)
+    if len(words) < 2:
+        return False
+    first, second = words[0].lower().lstrip("("), words[1].lower()
+    if first in {"select", "with"}:
+        lowered = text[:4_096].lower()
+        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
+    companions = _COMPANIONS.get(first)
+    return second in companions if companions is not None else first == "declare" and second[0] == "@"
+
+
+# How a statement of any database begins; a sentence goes on with an article.
+_BEGINS: Final = Lazy(
+    r"(?i)^(?:[\s(;]|--[^\n]*\n)*(?:alter|attach|backup|begin|call|copy|create|declare|delete|deny|detach|disable|drop|enable|exec(?:ute)?|explain|export|"
+    r"flush|grant|insert|install|kill|load|lock|match|merge|no_?audit|optimize|pragma|purge|rename|replace|reset|restore|revoke|select|set|"
+    r"show|start|stop|system|truncate|uninstall|unload|update|use|vacuum|with)\s+(?:[b-z@'\"`\[(*]|a[^\sn]|an[^\s])"
+)
+
+
+def begins_statement(text: str) -> bool:
+    """Whether a text begins as a statement of some database does, and no sentence."""
+    return _BEGINS.match(text) is not None

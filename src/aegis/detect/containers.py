@@ -174,9 +174,6 @@ def _lines(container: Mapping[str, Any]) -> Iterator[list[str]]:
         yield words
 
 
-# Programs that reach beyond the container that they run in: to databases, stores, clouds and clusters.
-
-
 def client_commands(value: Mapping[str, Any]) -> Iterator[str]:
     """The commands of the containers of a pod that ask something of servers, as they are run."""
     for name in ("containers", "initContainers"):

@@ -273,8 +273,8 @@ def _deletes_a_time(body: Any) -> bool:
     return isinstance(body, dict) and {"start", "stop"} <= body.keys() and not body.get("predicate")
 
 
-_PLACES: Final = ("path", "endpoint", "url", "uri", "route")
-_METHODS: Final = ("method", "httpmethod", "verb", "http")
+_PLACES: Final = ("path", "endpoint", "url", "uri", "route", "requestpath", "apipath", "resourcepath", "href")
+_METHODS: Final = ("method", "httpmethod", "verb", "http", "requestmethod", "httpverb")
 _REQUESTS: Final = frozenset({"post", "put", "patch", "delete"})  # in the name of a tool that makes one kind of request
 _LONGEST_SCHEME: Final = 12
 

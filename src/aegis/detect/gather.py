@@ -22,6 +22,7 @@ from aegis.detect.analyse import (
     deletes_by_name,
 )
 from aegis.detect.assembled import HINTS, LONGEST_NAME, SURE, Assembled, Whole, assembled, hints, plain_name
+from aegis.detect.conditions import looks_like_sql
 from aegis.detect.endpoints import only_tried
 from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
@@ -34,7 +35,6 @@ from aegis.detect.roles import (
     argument_of,
     executes,
     is_trial,
-    looks_like_sql,
     named_role,
     role_of,
     runs_code,

@@ -48,7 +48,9 @@ _ACTIONS: Final = (
 )  # fmt: skip
 _SERVICES: Final = ("service", "servicename", "client", "product")
 _WORDS: Final = ("args", "argv", "arguments", "argslist", "commandargs", "cmdargs")
-_PARAMETERS: Final = frozenset({"params", "parameters", "kwargs", "options", "flags", "input", "payload", "request"})
+_PARAMETERS: Final = frozenset({
+    "params", "parameters", "kwargs", "options", "flags", "input", "payload", "request", "args", "arguments", "body",
+})  # fmt: skip
 # Members whose values stand without a name on the command line, in this order.
 _PLAIN: Final = (
     "resourcetype", "resource", "kind", "resourcename", "name", "names", "release", "releasename", "chart", "key",
@@ -89,6 +91,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
                 return (program, (deed,)) if deed is not None else ("", ())
             after = words[at + 1 :]
             known = vocabulary().values["deedwords"]
+            if program == "aws" and len(after) == 1 and after[0] in vocabulary().values["served"]:
+                return program, after
             if program == "aws" and len(after) > 2 and after[0] not in known and after[1] in known:
                 return program, (_SERVICE_NAMES.get(after[0], after[0]), "-".join(after[1:]))
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in known]
@@ -113,7 +117,8 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
             if value.__class__ is list:
                 smuggled = any(map(_is_option, value)) or tool.lower() in builtin_programs()
             else:
-                smuggled = value.__class__ is str and value[:1] == "-" and _is_option(value)
+                asks = " --" in str(value) and tool.partition("_")[0] in vocabulary().values["clouds"]
+                smuggled = value.__class__ is str and (asks or (value[:1] == "-" and _is_option(value)))
             if smuggled:
                 program = next((word for word in words_of(tool)[:2] if word in builtin_programs()), "")
                 break
@@ -180,7 +185,9 @@ def _managed(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool
 
 
-_MANAGERS: Final = frozenset({"manager", "package_manager", "packageManager", "pm", "installer", "ecosystem"})
+_MANAGERS: Final = frozenset({
+    "manager", "package_manager", "packageManager", "pm", "installer", "ecosystem", "provider", "cloud", "cli",
+})  # fmt: skip
 _ROUTINES: Final = frozenset(
     {"proc", "procedure", "procedure_name", "procedureName", "stored_procedure", "storedProcedure", "sproc", "routine"}
 )
@@ -332,13 +339,20 @@ _LUA: Final = ("script", "lua", "luascript", "code", "source")  # of a script th
 def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -> list[str]:
     given = {name: one.value for name, one in members.items()}
     listed = next((given[name] for name in _WORDS if isinstance(given.get(name), list)), None)
-    action = next((given[name] for name in _ACTIONS if _is_action(given.get(name))), None)
+    spoken = (*_ACTIONS, *_WORDS) if program in vocabulary().values["clouds"] else _ACTIONS
+    action = next((given[name] for name in spoken if _is_action(given.get(name))), None)
     if isinstance(action, list):
         listed, action = action, None
     line = [program]
     service = next((given[name] for name in _SERVICES if isinstance(given.get(name), str)), None)
+    if program == "aws" and action is None and isinstance(told := given.get("target"), str):
+        service, _, action = told.rpartition(".")  # `CloudTrail.StopLogging`
+    if program == "aws" and service is None and deed and not _DEEDS.issuperset(deed):
+        service = deed[0]
     if program == "aws" and service is not None and action is not None:
         line += [service.lower(), _dashed(action.rpartition(":")[2].rpartition(".")[2])]
+    elif program == "gcloud" and action is not None and (service or isinstance(given.get("group"), str)):
+        line += [*(service or given["group"]).lower().split(), *_dashed(action).split(".")]
     elif program == "gcloud" and action is not None and isinstance(given.get("resource"), str):
         return [program, *deed, given["resource"], action, *_values(given.get("name"))]
     elif action is not None:

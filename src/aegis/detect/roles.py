@@ -8,7 +8,15 @@ from typing import Final
 
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
-from aegis.detect.conditions import is_boolean_search, is_cmdlet_line, is_condition, is_filter, is_prose_with_code
+from aegis.detect.conditions import (
+    begins_statement,
+    is_boolean_search,
+    is_cmdlet_line,
+    is_condition,
+    is_filter,
+    is_prose_with_code,
+    looks_like_sql,
+)
 from aegis.detect.extract import Raw
 from aegis.detect.markup import is_own_host, is_probe
 from aegis.detect.resources import is_local_page
@@ -20,7 +28,7 @@ _WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal",
         "entrypoint"),
-    "sql": ("sql", "statement", "statements", "stmt"),
+    "sql": ("sql", "statement", "statements", "stmt", "tsql", "plsql", "pgsql"),
     "path": ("path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
         "destination", "cwd", "pathname", "workdir"),
     "url": ("url", "uri", "link", "href", "endpoint", "webhook", "host", "hostname", "urls", "domain", "ip",
@@ -51,7 +59,8 @@ _BY_WORD: Final[dict[str, TextRole]] = {word: role for role, words in _ROLES.ite
 _SQL_TOOL: Final = frozenset({
     "sql", "database", "db", "postgres", "postgresql", "mysql", "sqlite", "bigquery", "snowflake", "duckdb", "mssql",
     "sqlserver", "oracle", "mariadb", "redshift", "clickhouse", "cockroachdb", "trino", "presto", "athena",
-    "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql", "cassandra", "cockroach", "db2", "neo4j", "teradata",
+    "timescaledb", "psql", "tsql", "plsql", "hiveql", "cql", "cassandra", "cockroach", "db2", "neo4j", "teradata", "pg",
+    "pgsql", "sqlcl", "sqlplus", "jdbc", "odbc", "cypher", "hana", "greenplum", "vertica", "tidb", "hive", "impala",
 })  # fmt: skip
 _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
@@ -262,46 +271,6 @@ def executes(tool: str) -> TextRole | None:
     return None
 
 
-_COMPANIONS: Final[dict[str, frozenset[str]]] = {
-    "insert": frozenset({"into", "ignore", "overwrite"}),
-    "replace": frozenset({"into"}),
-    "delete": frozenset({"from"}),
-    "create": frozenset(
-        {"table", "view", "index", "database", "schema", "user", "or", "unique", "temporary", "function"}
-    ),
-    "drop": frozenset({"table", "view", "index", "database", "schema", "user", "column", "function", "trigger"}),
-    "alter": frozenset({"table", "user", "database", "view", "role"}),
-    "truncate": frozenset({"table"}),
-    "grant": frozenset({"all", "select", "insert", "update", "delete", "create", "usage", "execute"}),
-    "merge": frozenset({"into"}),
-    "show": frozenset({"tables", "databases", "columns", "create", "grants", "index"}),
-    "explain": frozenset({"select", "analyze", "query"}),
-}
-
-
-_STARTS: Final = frozenset(
-    {"-", *(sign for verb in (*_COMPANIONS, "begin", "select", "with") for sign in (verb[0], verb[0].upper()))}
-)
-_OPENED: Final = Lazy(
-    r"(?i)^\s*(?:(?:--[^\n]*\n|(?:begin|start)(?:\s+(?:transaction|work))?\s*;|use\s+\w+\s*;)\s*){1,8}"
-)
-
-
-def looks_like_sql(text: str) -> bool:
-    """Whether a text starts as a SQL statement does and goes on as one: a verb, then its companion."""
-    if text.lstrip().lstrip("(")[:1] not in _STARTS:
-        return False
-    words = (text := _OPENED.sub("", text, 1)).split(None, 2)
-    if len(words) < 2:
-        return False
-    first, second = words[0].lower().lstrip("("), words[1].lower()
-    if first in {"select", "with"}:
-        lowered = text[:4_096].lower()
-        return " from " in lowered or "\nfrom " in lowered or "(" in lowered or second in {"*", "1"} or ";" in lowered
-    companions = _COMPANIONS.get(first)
-    return second in companions if companions is not None else first == "declare" and second[0] == "@"
-
-
 _MOST_NAMES: Final = 200  # strings of a call among which the name of a file is looked for
 # Places that hold a short plain value by their nature: a whole statement in one of them is an attack on
 # the query that it will be put into, not a query.
@@ -402,6 +371,8 @@ def role_of(
     may_be_line = role in _SHAPED and "-" in value and _RUNS_NOTHING.isdisjoint(words_of(tool))
     if may_be_line and is_cmdlet_line(value, alone=runs not in (None, "command")):
         return "command", 80
+    if runs == "sql" and role == "content" and begins_statement(value):
+        return "sql", 70
     if runs is not None and (role in _RUN or (role == "sql" and runs == "code" and not looks_like_sql(value))):
         if role == "command" or (runs == "sql" and role != "content"):
             is_line = role == "command" and (runs != "sql" or value.startswith(("sqlite3 ", "psql ", "mysql ")))

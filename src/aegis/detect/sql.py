@@ -24,6 +24,7 @@ from aegis.detect.chosen_rows import always_true, selects_all, selects_none
 from aegis.detect.facts import Effort
 from aegis.detect.queries import files_named, query_effects
 from aegis.detect.resources import is_any_secret, place_of
+from aegis.detect.tool_deeds import stated_deeds
 from aegis.detect.tool_words import is_scratch, is_throwaway, vocabulary
 
 MAX_SQL: Final = 16_384  # characters given to the parser, which takes about a microsecond each
@@ -131,7 +132,7 @@ def analyse_sql(text: str, effort: Effort | None = None, depth: int = 0) -> SqlF
             facts.signals.extend(inner.signals)
             facts.effects.extend(inner.effects)
     facts.effects.extend(query_effects(text[:MAX_SQL], sql=True))
-    facts.effects.extend(files_named(text[:MAX_SQL]))
+    facts.effects.extend((*files_named(text[:MAX_SQL]), *stated_deeds(text[:MAX_SQL])))
     for match in islice(_BY_FILE.finditer(text[:MAX_SQL]), _MOST_FILES):
         ran, path = match.groups()
         filtered = None if ran is None else _FILTERED.fullmatch(ran)

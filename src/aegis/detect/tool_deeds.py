@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
+from itertools import islice, pairwise, takewhile
 from typing import Any, Final, NamedTuple
 
 from aegis.core.effects import ResourceEffect
@@ -168,3 +169,51 @@ def _values(member: Member | None, asked: AskedFor) -> tuple[str, ...]:
         return (member.name,) if isinstance(member.value, (bool, dict)) or member.value == "" else (str(member.value),)
     named = [value for value in asked.given.values() if isinstance(value, str) and 0 < len(value) <= _LONGEST_DEED]
     return tuple(named[:_MOST_SHOWN])
+
+
+def stated_deeds(text: str) -> Iterator[ResourceEffect]:
+    """The effects of statements that set up a database, each read as a call of a tool with the words of its verb.
+
+    `ALTER SERVER AUDIT a WITH (STATE = OFF)` alters a server audit with the members `name` and `state`.
+    """
+    known = vocabulary().values
+    for match in islice(_SETS_UP.finditer(text), _MOST_STATED):
+        verb, tokens = match.group(1).lower(), _SAID.findall(match.group(2))
+        kind = [one.lower() for one in takewhile(lambda one: one.lower() in known["sqlkinds"], tokens)]
+        rest = tokens[len(kind) :] or kind[-1:]
+        given = dict(_settings(rest, bare=verb == "set"))
+        if verb == "grant":  # roles, where no right over something is
+            roles = [*takewhile(lambda one: one.lower() not in ("to", "on", "all"), tokens)]
+            kind, given = ["role"], {"role": roles} if tokens[len(roles) : len(roles) + 1] in (["to"], ["TO"]) else {}
+        elif rest and verb != "set" and rest[0].lower() not in known["sqlclauses"]:
+            given["name"] = rest[0].strip("'\"`[]")
+        for _, effect in tool_deeds(f"{verb} {' '.join(kind)}", given):
+            if effect.verb != "delete" or effect.resource in _KEPT:
+                yield effect._replace(evidence=match.group().strip()[:LONGEST])
+
+
+def _settings(tokens: Sequence[str], *, bare: bool) -> Iterator[tuple[str, Any]]:
+    """What a statement sets: `A = b`, `A TO b`, `A OFF`, `UNSET a`, `DISABLE a b`."""
+    clauses = vocabulary().values["sqlclauses"]
+    for at, (word, after) in enumerate(pairwise((*tokens, ""))):
+        lowered = word.lower()
+        name = next((one.strip("'") for one in reversed(tokens[max(at - 2, 0) : at]) if one != ")"), "")
+        value: Any = word
+        if lowered in ("enable", "disable", "unset"):
+            named = "_".join(takewhile(lambda one: one.isidentifier() and one.lower() not in clauses, tokens[at + 1 :]))
+            name, value = named, lowered == "enable"
+        elif (word == "=" or (bare and lowered == "to")) and after:
+            listed = [one.strip("'\"") for one in takewhile(")".__ne__, tokens[at + 2 :])]
+            value = listed if after == "(" else after.strip("'\"")
+        elif lowered not in ("on", "off") or not at or name.lower() in clauses:
+            continue
+        if _OF_INTEGRITY.search(name) is None:
+            yield name, value
+
+
+_SETS_UP: Final = Lazy(r"(?i)(?:^|;|\bbegin\b)\s*(alter|create|drop|grant|modify|set|disable|enable)\s+([^;]{1,600})")
+_SAID: Final = Lazy(r"[A-Za-z_@$][\w$.@-]*|'[^']*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|\d[\w.]*|[=(),*]")
+_KEPT: Final = frozenset({"credential", "backup", "log", "cloud-log"})  # tables and databases are read in their tree
+# Checks of keys and names that every load of a dump turns off, and what speeds a table up.
+_OF_INTEGRITY: Final = Lazy(r"(?i)foreign|unique|constraint|bodies|index|ansi|parallel|must_|^$")
+_MOST_STATED: Final = 64
