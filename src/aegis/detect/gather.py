@@ -28,7 +28,7 @@ from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
-from aegis.detect.likely import CallScorer, TextScorer, shipped, shipped_for_text
+from aegis.detect.likely import shipped, shipped_for_text
 from aegis.detect.operands import below
 from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
@@ -78,13 +78,11 @@ def batches(values: Sequence[str]) -> Iterator[TextBatch]:
 _VERBS: Final[dict[Effect, frozenset[str]]] = {
     "external_send": frozenset({
         "send", "email", "mail", "post", "publish", "tweet", "share", "upload", "notify", "reply", "forward",
-        "message",
-        "webhook", "submit", "transfer", "pay", "invite", "broadcast", "sms", "push",
+        "message", "webhook", "submit", "transfer", "pay", "invite", "broadcast", "sms", "push",
     }),
     "write": frozenset({
         "write", "create", "update", "delete", "remove", "insert", "add", "edit", "set", "save", "put", "modify",
-        "move",
-        "rename", "append", "cancel", "book", "order", "schedule", "replace", "drop", "patch", "purchase",
+        "move", "rename", "append", "cancel", "book", "order", "schedule", "replace", "drop", "patch", "purchase",
     }),
     "exec": frozenset({"run", "execute", "exec", "eval", "bash", "shell", "terminal", "python", "command",
         "invoke", "launch"}),
@@ -92,8 +90,7 @@ _VERBS: Final[dict[Effect, frozenset[str]]] = {
         "curl", "ping"}),
     "read": frozenset({
         "read", "get", "list", "search", "find", "lookup", "query", "show", "view", "check", "describe", "count",
-        "load",
-        "select", "retrieve", "calculate", "open", "fetch",
+        "load", "select", "retrieve", "calculate", "open", "fetch",
     }),
 }  # fmt: skip
 
@@ -326,14 +323,11 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        scorer: CallScorer | TextScorer | None = None
-        if filed or not _RUNS.isdisjoint([text.role for text in texts]):
-            scorer = None if asks(deed) else shipped_for_text()
-        elif total <= _MOST_WEIGHED and acts(deed):
-            scorer = shipped()
-        likely = None if scorer is None else scorer.likely(tool, given)
-        if likely is not None and not only_says(given):
-            found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
+        is_text = filed or not _RUNS.isdisjoint([text.role for text in texts])
+        if not asks(deed) if is_text else total <= _MOST_WEIGHED and acts(deed):
+            likely = (shipped_for_text() if is_text else shipped()).likely(tool, given)
+            if likely is not None and not only_says(given):
+                found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:

@@ -97,7 +97,7 @@ class Weighed(NamedTuple):
         return _pointer(self.place)
 
 
-class Said(NamedTuple):
+class SaidLine(NamedTuple):
     """One line that a call says, and where it stands."""
 
     place: Any
@@ -206,7 +206,7 @@ class TextScorer:
             return None
         known, following = self.weights.tokens, self.weights.pairs
 
-        def adds(said: Said) -> int:
+        def adds(said: SaidLine) -> int:
             tokens, pairs = tokens_and_pairs([said.tokens])
             alone = sum([known.get(token, 0) for token in tokens])
             return alone + sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
@@ -215,9 +215,9 @@ class TextScorer:
         return Likely(strongest.pointer, strongest.line.strip()[:_LONGEST])
 
 
-def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[Said]:
+def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[SaidLine]:
     """What a call says, line by line, as far as it is weighed: its tool, and each value behind its name."""
-    yield Said((), tool)
+    yield SaidLine((), tool)
     waiting: list[tuple[Any, str, Any]] = [((), "", arguments)]
     left = MOST_READ
     while waiting and left > 0:
@@ -231,7 +231,7 @@ def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[Said]:
         else:
             told = " ".join(value[:MOST_VALUES]) if isinstance(value, list) else str(value)
             for line in f"{name}: {told[:left]}".split("\n"):
-                yield Said(place, line)
+                yield SaidLine(place, line)
             left -= len(told)
 
 

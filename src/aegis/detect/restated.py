@@ -347,7 +347,7 @@ def _line(program: str, deed: tuple[str, ...], members: Mapping[str, _Member]) -
     service = next((given[name] for name in _SERVICES if isinstance(given.get(name), str)), None)
     if program == "aws" and action is None and isinstance(told := given.get("target"), str):
         service, _, action = told.rpartition(".")  # `CloudTrail.StopLogging`
-    if program == "aws" and service is None and deed and not _DEEDS.issuperset(deed):
+    if program == "aws" and service is None and deed and not vocabulary().values["deedwords"].issuperset(deed):
         service = deed[0]
     if program == "aws" and service is not None and action is not None:
         line += [service.lower(), _dashed(action.rpartition(":")[2].rpartition(".")[2])]

@@ -258,7 +258,8 @@ def spoken(name: str) -> frozenset[str]:
 @lru_cache(maxsize=8_192)
 def acts(tool: str) -> bool:
     """Whether a tool's name says something else than that it asks for something or edits a text."""
-    return _EDITS.isdisjoint(words_of(tool)) and not asks(tool)
+    words = words_of(tool)
+    return _EDITS.isdisjoint(words) and vocabulary().values["ask"].isdisjoint(words)
 
 
 def asks(tool: str) -> bool:

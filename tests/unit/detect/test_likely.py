@@ -159,7 +159,11 @@ def test_pairs_teach_what_tells_them_apart() -> None:
 
 
 _TEXT = TextWeights(
-    about="x", least=0.5, start=-0.2, tokens={"crontab": 30, "status": -20}, pairs={"crontab": {"-": 50}, "-": {"l": -80}}
+    about="x",
+    least=0.5,
+    start=-0.2,
+    tokens={"crontab": 30, "status": -20},
+    pairs={"crontab": {"-": 50}, "-": {"l": -80}},
 )
 
 
