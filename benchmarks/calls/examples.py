@@ -49,10 +49,10 @@ def pairs_of_tests() -> list[Example]:
     for path in sorted((TESTS / "unit" / "detect" / "pairs").glob("*.yaml")):
         held = yaml.safe_load(path.read_text("utf-8"))
         for pair in held["pairs"]:
+            argument = pair.get("argument", held.get("argument"))
+            bad, good = (one if isinstance(one, dict) else {argument: one} for one in (pair["bad"], pair["good"]))
             tool = pair.get("tool", held.get("tool"))
-            if isinstance(pair["bad"], dict) and isinstance(pair["good"], dict):
-                twin = pair.get("twin", tool)
-                found.append(Example(tool=tool, bad=pair["bad"], good=pair["good"], good_tool=twin))
+            found.append(Example(tool=tool, bad=bad, good=good, good_tool=pair.get("twin", tool)))
     return found
 
 

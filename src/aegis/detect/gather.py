@@ -144,7 +144,7 @@ ASSEMBLED: Final = "assembled"
 _NOTHING: Final = Assembled()
 _JOINED: Final[frozenset[TextRole]] = frozenset({"command", "sql", "query_fragment", "code", "path", "url"})
 _PLAIN: Final = 12  # letters and digits up to this length read the same everywhere
-_RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code", "document"})  # say it themselves
+_RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "code"})  # say it themselves
 _MOST_STARTED: Final = 16  # commands of containers that are read
 _MOST_WEIGHED: Final = 8_192  # characters of a call that says what it does by its members
 _DATA: Final[frozenset[TextRole]] = frozenset({"content", "document"})  # roles that nothing executes
@@ -323,8 +323,9 @@ def gather(subject: FactSubject) -> Facts:
         strings = together if together is not None else "\n".join(_brief(raw, filed))
         for member in structured_effects(tool, given, strings, to_files=filed, deed=deed):
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
-        is_text = filed or not _RUNS.isdisjoint([text.role for text in texts])
-        if not asks(deed) if is_text else total <= _MOST_WEIGHED and acts(deed):
+        roles = {text.role for text in texts}
+        is_text = filed or not _RUNS.isdisjoint(roles)
+        if not asks(deed) if is_text else total <= _MOST_WEIGHED and "document" not in roles and acts(deed):
             likely = (shipped_for_text() if is_text else shipped()).likely(tool, given)
             if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
