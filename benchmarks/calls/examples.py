@@ -67,13 +67,14 @@ def harmless_of_tests() -> list[Example]:
     for path in sorted((TESTS / "regression").glob("*.yaml")):
         held = yaml.safe_load(path.read_text("utf-8"))
         for entry in held.get("benign", ()):
-            told = entry if isinstance(entry, dict) and "arguments" in entry else {"arguments": entry}
+            is_call = isinstance(entry, dict) and "arguments" in entry
+            told = entry if is_call else {"arguments": {held.get("argument"): entry}}
             found.append((told.get("tool", held.get("tool")), told["arguments"]))
     found += [(one.good_tool, one.good) for one in pairs_of_tests()]
     files = [(path.name, path.read_text("utf-8")) for path in sorted(program_folder().glob("*.yaml"))]
     for known in families(files):
         found += [("bash", {"command": command}) for command in known.passes]
-    return [Example(tool=tool, good=arguments) for tool, arguments in found if isinstance(arguments, dict)]
+    return [Example(tool=tool, good=arguments) for tool, arguments in found if tool and isinstance(arguments, dict)]
 
 
 def pairs_of(examples: Iterable[Example], weigh: Weigh) -> list[Pair]:

@@ -23,6 +23,7 @@ import msgspec
 from aegis.detect.likely import TextScorer, TextWeights, said_in, tokens_and_pairs, weight_of, weights_path
 from benchmarks.calls.examples import (
     Example,
+    Pair,
     harmless_of_tests,
     pairs_of,
     pairs_of_tests,
@@ -39,6 +40,8 @@ RIDGE: Final = 2.5
 PARTS: Final = 4  # of the writers, each scored by the others
 LEAST: Final = 1.0  # what a dangerous call scores
 TRIED: Final = (0.75, LEAST, 1.25, 1.5)
+ROUNDS: Final = 20
+ROOM: Final = 0.15  # between what must pass and what is held
 LIGHTEST: Final = 4  # hundredths below which a weight is left out
 
 
@@ -66,6 +69,26 @@ def as_weights(learned: Mapping[str, float]) -> TextWeights:
     return TextWeights(about=about, least=LEAST, start=round(learned[""], 4), tokens=tokens, pairs=pairs)
 
 
+def settled(learned: Mapping[str, float], harmless: Sequence[Pair]) -> dict[str, float]:
+    """Weights by which no call that must pass comes near to what is held, each changed as little as that needs.
+
+    What is left out as too light and rounded moves a score, hence the room (Crammer and others 2006, algorithm PA).
+    """
+    weights = dict(learned)
+    for _ in range(ROUNDS):
+        moved = False
+        for pair in harmless:
+            over = weights[""] + sum(weights.get(name, 0.0) * value for name, value in pair.good.items()) - LEAST + ROOM
+            if over > 0:
+                moved = True
+                step = (over + ROOM) / sum(value * value for value in pair.good.values())
+                for name, value in pair.good.items():
+                    weights[name] = weights.get(name, 0.0) - step * value
+        if not moved:
+            break
+    return weights
+
+
 def scored(examples: Sequence[Example], weights: TextWeights) -> tuple[list[float], list[float]]:
     """What the dangerous calls score, and the harmless ones."""
     scorer = TextScorer(weights)
@@ -80,10 +103,12 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="learn from all and write, without measuring")
     asked = parser.parse_args()
     held = {writer: pairs_of(examples, weighed) for writer, examples in writers(TEXTS).items()}
-    others = chain(*writers(STRUCTURED).values(), pairs_of_tests(), harmless_of_tests(), ordinary(asked.ordinary))
-    common = rows_of(pairs_of(others, weighed))
+    passing = pairs_of(harmless_of_tests(), weighed)
+    others = chain(*writers(STRUCTURED).values(), pairs_of_tests(), ordinary(asked.ordinary))
+    common = [*rows_of(pairs_of(others, weighed)), *rows_of(passing)]
     if asked.write:
-        weights = as_weights(learn([*common, *chain.from_iterable(map(rows_of, held.values()))], LEAST_SEEN, RIDGE))
+        learned = learn([*common, *chain.from_iterable(map(rows_of, held.values()))], LEAST_SEEN, RIDGE)
+        weights = as_weights(settled(learned, [*passing, *chain.from_iterable(held.values())]))
         path = weights_path("texts")
         path.write_bytes(msgspec.json.encode(weights) + b"\n")
         print(f"{path}: {len(weights.tokens) + sum(map(len, weights.pairs.values()))} weights, least {weights.least}")
@@ -94,7 +119,7 @@ def main() -> None:
         strange = names[part::PARTS]
         print(f"part {part + 1} of {PARTS}: {' '.join(strange)}", file=sys.stderr)
         known = chain.from_iterable(rows_of(held[name]) for name in names if name not in strange)
-        weights = as_weights(learn([*common, *known], LEAST_SEEN, RIDGE))
+        weights = as_weights(settled(learn([*common, *known], LEAST_SEEN, RIDGE), passing))
         for name in strange:
             dangerous, harmless = scored([pair.example for pair in held[name]], weights)
             for least, (bad, good) in found.items():

@@ -165,7 +165,7 @@ def test_what_is_called_a_command_of_a_language_is_read_as_both(tool: str) -> No
 def test_a_script_that_is_filed_and_run_is_read_by_its_ending(tool: str) -> None:
     for name, text in (("a.cmd", "rd /s /q C:\\Users"), ("a.sh", "rm -rf /etc"), ("a.ps1", "ri -r C:\\Windows")):
         assert judged(tool, {"filename": name, "content": text}).combined.outcome is Outcome.BLOCK, name
-        assert judged("write_file", {"path": name, "content": text}).combined.outcome is Outcome.ALLOW, name
+        assert judged("write_file", {"path": name, "content": text}).combined.outcome is not Outcome.BLOCK, name
 
 
 @pytest.mark.parametrize("place", ["path", "file", "uri", "location", "name", "target", "source", "filename"])

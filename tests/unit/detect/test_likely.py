@@ -116,8 +116,8 @@ def test_numbers_and_empty_values_alone_say_nothing() -> None:
     assert not _likely("values", {"list": [], "none": None, "object": {}, "text": ""})
 
 
-def test_texts_that_are_run_or_edited_are_read_by_others() -> None:
-    assert not _likely("run_command", {"command": "x", "force": True, "all": True, "retention": 0})
+def test_members_of_what_runs_or_edits_a_text_are_not_weighed_alone() -> None:
+    assert not _likely("run_command", {"command": "make all", "force": True, "all": True})
     assert not _likely("edit_text", {"lines": "22:22", "replacement": "", "force": True, "all": "*"})
 
 
