@@ -203,7 +203,7 @@ def test_weights_of_running_text_that_ship_are_those_of_the_texts() -> None:
     examples = [one for several in writers(running.TEXTS).values() for one in several]
     bad, good = running.scored(examples, weights)
     assert len(bad) > 1_000
-    assert sum(score >= weights.least for score in bad) > 0.5 * len(bad)
+    assert sum(score >= weights.least for score in bad) > 0.35 * len(bad)
     assert sum(score >= weights.least for score in good) < 0.01 * len(good)
 
 
