@@ -67,7 +67,7 @@ def test_a_daily_path_passes_in_every_spelling(data: st.DataObject) -> None:
     assert ask("bash", command=f"cat {path}") is Outcome.ALLOW
     around = data.draw(st.sampled_from(DAILY).flatmap(detours))
     said = combined(POLICY, "bash", {"command": f"cat {around}"})
-    # Words are weighed as they are spelled, so a detour that nobody takes may be asked about; no rule of paths is broken.
+    # Words are weighed as they are spelled, so a detour that nobody takes may be asked about; no rule of paths breaks.
     assert {finding.rule for finding in said.findings if finding.outcome > Outcome.ALLOW} <= {"call-likely-dangerous"}
 
 
