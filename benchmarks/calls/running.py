@@ -38,8 +38,8 @@ STRUCTURED: Final = Path(__file__).parent / "texts"
 LEAST_SEEN: Final = 2  # calls in which a feature has to occur
 RIDGE: Final = 2.5
 PARTS: Final = 4  # of the writers, each scored by the others
-LEAST: Final = 1.0  # what a dangerous call scores
-TRIED: Final = (0.75, LEAST, 1.25, 1.5)
+LEAST: Final = 0.75  # what a dangerous call scores
+TRIED: Final = (0.25, 0.5, LEAST, 1.0, 1.5)
 ROUNDS: Final = 20
 ROOM: Final = 0.15  # between what must pass and what is held
 LIGHTEST: Final = 4  # hundredths below which a weight is left out
@@ -47,7 +47,7 @@ LIGHTEST: Final = 4  # hundredths below which a weight is left out
 
 def weighed(tool: str, arguments: Mapping[str, Any]) -> dict[str, float]:
     """The tokens and pairs of tokens of a call with what each counts: the more there are, the less."""
-    tokens, pairs = tokens_and_pairs(one.tokens for one in said_in(tool, arguments))
+    tokens, pairs = tokens_and_pairs(said_in(tool, arguments))
     each = weight_of(len(tokens) + len(pairs))
     return dict.fromkeys(sorted(tokens | {" ".join(pair) for pair in pairs}), each)
 

@@ -9,6 +9,7 @@ Work is linear: every word is looked up once, of a bounded number of short value
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import islice, pairwise
@@ -54,6 +55,7 @@ _BARE: Final = frozenset({  # tokens that say something by the name of their mem
 _OF_NOBODY: Final = frozenset({"AbortIncompleteMultipartUpload", "removeLabelIds"})
 MOST_READ: Final = 4_096  # characters of a call's running text that are weighed
 _APART: Final = str.maketrans({mark: f" {mark} " for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"})
+_PLAIN: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~", " "))
 _BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
 
 
@@ -194,25 +196,21 @@ class TextScorer:
 
     def score(self, tool: str, arguments: Mapping[str, Any]) -> float:
         """What the text of a call scores."""
-        tokens, pairs = tokens_and_pairs(one.tokens for one in said_in(tool, arguments))
-        known, following = self.weights.tokens, self.weights.pairs
-        total = sum([known.get(token, 0) for token in tokens])
-        total += sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
-        return self.weights.start + total * weight_of(len(tokens) + len(pairs)) / 100
+        tokens, pairs = tokens_and_pairs(said_in(tool, arguments))
+        return self.weights.start + self._added(tokens, pairs) * weight_of(len(tokens) + len(pairs)) / 100
 
     def likely(self, tool: str, arguments: Mapping[str, Any]) -> Likely | None:
         """The line that adds most to a call that is likely dangerous; nothing where it scores less than that needs."""
         if self.score(tool, arguments) < self.weights.least:
             return None
-        known, following = self.weights.tokens, self.weights.pairs
-
-        def adds(said: SaidLine) -> int:
-            tokens, pairs = tokens_and_pairs([said.tokens])
-            alone = sum([known.get(token, 0) for token in tokens])
-            return alone + sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
-
-        strongest = max(said_in(tool, arguments), key=adds)
+        strongest = max(said_in(tool, arguments), key=lambda said: self._added(*tokens_and_pairs([said])))
         return Likely(strongest.pointer, strongest.line.strip()[:_LONGEST])
+
+    def _added(self, tokens: Iterable[str], pairs: Iterable[tuple[str, str]]) -> int:
+        """The hundredths that tokens and pairs add, without what each counts."""
+        known, following = self.weights.tokens, self.weights.pairs
+        alone = sum([known.get(token, 0) for token in tokens])
+        return alone + sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
 
 
 def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[SaidLine]:
@@ -229,20 +227,35 @@ def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[SaidLine]:
         elif isinstance(value, list) and not all(isinstance(one, str) for one in value):
             waiting += reversed([((place, at), name, one) for at, one in enumerate(value[:MOST_VALUES])])
         else:
-            told = " ".join(value[:MOST_VALUES]) if isinstance(value, list) else str(value)
+            told = shlex.join(value[:MOST_VALUES]) if isinstance(value, list) else str(value)
             for line in f"{name}: {told[:left]}".split("\n"):
                 yield SaidLine(place, line)
             left -= len(told)
 
 
-def tokens_and_pairs(lines: Iterable[Sequence[str]]) -> tuple[set[str], set[tuple[str, str]]]:
-    """The tokens of lines and each two that follow one another in one of them, each once."""
+def tokens_and_pairs(lines: Iterable[SaidLine]) -> tuple[set[str], set[tuple[str, str]]]:
+    """The tokens of lines and each two of a line that follow one another, each once.
+
+    The words that a name is put together from are tokens as well, marked as such: `~delete` of `deleteBucket`.
+    """
     tokens: set[str] = set()
     pairs: set[tuple[str, str]] = set()
-    for line in lines:
-        tokens.update(line)
-        pairs.update(pairwise(line))
+    read: list[str] = []
+    for said in lines:
+        following = said.tokens
+        tokens.update(following)
+        pairs.update(pairwise(following))
+        read.append(said.line)
+    for name in set(" ".join(read).translate(_PLAIN).split()):
+        if "_" in name or not (name.islower() or name.isupper() or name.istitle() or name.isdigit()):
+            tokens.update(_parts(name))
     return tokens, pairs
+
+
+@lru_cache(maxsize=8_192)
+def _parts(name: str) -> tuple[str, ...]:
+    words = words_in(name)
+    return tuple([f"~{word}" for word in words]) if len(words) > 1 else ()
 
 
 def weight_of(count: int) -> float:
