@@ -483,6 +483,7 @@ def _said(value: Mapping[str, Any]) -> Iterator[Test]:
                 yield plain(str(name)), "{}" if len(one) > ("" in one) else "()"
     # A setting that an object names: `{name: rds.force_ssl, value: 0}`.
     named = next((value[one] for one in _NAMING if isinstance(value.get(one), str)), "")
+    named = named if "op" not in value else str(value.get("path", "")).rpartition("/")[2]  # of a change in JSON
     holder = value.get("properties", value)
     for one in _GIVING if named and isinstance(holder, dict) else ():
         if one in holder and not isinstance(holder[one], (dict, list)):

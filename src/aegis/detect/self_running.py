@@ -395,6 +395,14 @@ def parsed_yaml(text: str) -> Any:
 _FUNCTIONS: Final = {"!Select": "Fn::Select", "!Join": "Fn::Join", "!Sub": "Fn::Sub", "!Ref": "Ref"}
 
 
+def _nested(name: str, value: Any) -> Any:
+    """A value, or the document in it where its member holds one as a text: `values` of a release, `patch` of a part."""
+    if not isinstance(value, str) or "\n" not in value or name.lower() not in vocabulary().values["nested"]:
+        return value
+    inner = parsed_json(value) if value.lstrip()[:1] in ("{", "[") else parsed_yaml(value)
+    return inner if isinstance(inner, (dict, list)) else value
+
+
 def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
     left[0] -= 1
     if left[0] < 0 or depth > _DEEPEST:
@@ -409,7 +417,7 @@ def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
             if key.tag.endswith(":merge"):
                 merged += inner if isinstance(inner, list) else [inner]
             else:
-                own[str(key.value)] = inner
+                own[str(key.value)] = _nested(str(key.value), inner)
         for one in merged:  # what stands there itself counts before what is merged, and of that the first
             for name, inner in one.items() if isinstance(one, dict) else ():
                 own.setdefault(name, inner)
@@ -459,8 +467,6 @@ def _of_value(value: Any, *, runs: bool = False, depth: int = 0) -> Iterator[str
             yield f"node -e {shlex.quote(script)}"
             return
         for key, inner in named.items():
-            if key in known["nested"] and isinstance(inner, str):
-                inner = parsed_yaml(inner) or inner
             if key in known["tellnames"] and not known["started"].isdisjoint(named):
                 continue
             if key in known["started"] and isinstance(inner, str) and isinstance(arguments, list):

@@ -66,7 +66,7 @@ _STATEMENT: Final = 1
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
 _MANIFEST: Final = one_of(
-    r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
+    r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\"|^\s*(?:\{|\[\s*\{)\s*\""
 )
 _WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY, TRUST)
 _MOST_DOCUMENTS: Final = 16
