@@ -263,7 +263,7 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
 def of_orders(name: str, words: Sequence[str]) -> Iterator[str]:
     """The commands that stand for what many machines are told at once: `ansible all -m lvol -a 'state=absent'`."""
     told = dict(pairwise(words))
-    if name == "ansible":
+    if name == "ansible" and _CHECKS.isdisjoint(words):
         given = {short: told.get(short, told.get(long, "")) for short, long in _OF_ORDERS.items()}
         yield from of_states({given["-m"]: given["-a"]}, {})
     elif name in _SALTS:
@@ -273,6 +273,7 @@ def of_orders(name: str, words: Sequence[str]) -> Iterator[str]:
             yield from of_states({named: {module: " ".join(word for word in words[at + 1 :] if "=" in word)}}, {})
 
 
+_CHECKS: Final = frozenset({"-C", "--check"})
 _OF_ORDERS: Final = {"-m": "--module-name", "-a": "--args"}
 _SALTS: Final = frozenset({"salt", "salt-call", "salt-ssh"})
 _OF_SALT: Final = Lazy(r"[a-z_]+\.[a-z_]+")

@@ -25,7 +25,7 @@ from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
-from aegis.detect.tool_marks import thrown_away
+from aegis.detect.tool_marks import in_trial_store, thrown_away
 from aegis.detect.tool_words import vocabulary
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
@@ -80,14 +80,16 @@ def structured_effects(
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
     deed = deed or deed_of(tool, arguments)
-    found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
+    tried = in_trial_store(arguments)
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) and not tried else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if not names.isdisjoint(_SPARES):
+    if not names.isdisjoint(_SPARES) and not tried:
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
     if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
-        found.extend(tool_deeds(tool, arguments, changes))
+        deeds = tool_deeds(tool, arguments, changes)
+        found.extend(one for one in deeds if not (tried and one.effect.resource in ("record", "table")))
     for change in changes:
         deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
