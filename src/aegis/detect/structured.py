@@ -80,16 +80,17 @@ def structured_effects(
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
     deed = deed or deed_of(tool, arguments)
-    tried = in_trial_store(arguments)
-    found = list(_deleted(deed, arguments)) if _may_delete(deed) and not tried else []
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) and not in_trial_store(arguments) else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if not names.isdisjoint(_SPARES) and not tried:
+    if not names.isdisjoint(_SPARES) and not in_trial_store(arguments):
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
     if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
         deeds = tool_deeds(tool, arguments, changes)
-        found.extend(one for one in deeds if not (tried and one.effect.resource in ("record", "table")))
+        found.extend(
+            one for one in deeds if one.effect.resource not in ("record", "table") or not in_trial_store(arguments)
+        )
     for change in changes:
         deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))
