@@ -142,6 +142,34 @@ def with_package(commands: Sequence[str], manifest: Any) -> list[str]:
     ]
 
 
+_MEMBER_LINE: Final = Lazy(r"^\s*(?:-\s+)?[\"']?([A-Za-z_][\w-]*)[\"']?:(?:\s+(?:[|>][-+\d]*|(.*\S)))?\s*$")
+
+
+def of_lines(text: str) -> Iterator[dict[str, str]]:
+    """The members of a piece of YAML that is none by itself, as an edit puts it in, each with the lines below it."""
+    name, block = "", list[str]()
+    for line in [*text[:_MOST_PIECE].splitlines(), "end:"]:
+        match = _MEMBER_LINE.match(line)
+        if match is None:
+            block.append(line.strip().removeprefix("- "))
+            continue
+        yield {name: "\n".join(block)}
+        name, block = match.group(1), [match.group(2)] if match.group(2) else []
+
+
+_MOST_PIECE: Final = 16_384
+# Templates and programs that build a cloud, by what they load, or in a piece of one by how they make and change parts.
+BUILDS: Final = Lazy(
+    r"(?i)aws[-_]?cdk|pulumi|cdktf|awscdk|\bconstructs\b|sst/|troposphere|cdk8s|amazon\.cdk|\bAWS::\w+::|"
+    r"\bMicrosoft\.[A-Z]\w+/\w|\bnew\s+[\w.]+\(\s*(?:this|scope|stack)\s*,\s*[\"'`]|"
+    r"\bnew\s+[\w.]+\.\w+\(\s*[\"'`][\w-]+[\"'`]\s*,\s*\{|\b[\w.]+\(\s*(?:self|scope|stack)\s*,\s*[\"'][\w-]+[\"']|"
+    r"\w\.[A-Z]\w+\(\s*[\"'][\w-]+[\"']\s*,\s*[a-z_]+\s*=|"
+    r"\b(?:RemovalPolicy|ec2\.P(?:eer|ort)|iam\.[A-Z]\w+|s3\.Bucket\w+|ManagedPolicy|FunctionUrlAuthType|Cfn[A-Z]\w+)\b|"
+    r"\b(?:add_?(?:ingress_?rule|to_?role_?policy|managed_?policy|function_?url|property_?(?:deletion_?)?override)|"
+    r"apply_?removal_?policy|grant_?public_?\w+|allow_?\w*from_?any_?ipv4)\("
+)
+
+
 # What a machine, a cluster or a tool for many machines does, by the first words of its file, wherever that lies.
 PLAYS: Final = Lazy(
     r"(?m)^(?:---\s*\n)?(?:apiVersion:|#cloud-config|\s*(?:-\s+)?hosts:\s|\s*(?:-\s+)?ansible\.builtin\.\w+:|\s+(?:cmd|cron|file|pkg|service|ssh_auth|user)\.\w+:)"
@@ -242,7 +270,7 @@ class _Open:
         self.inner, self.outer, self.name = inner, outer, name
         self.key, self.words, self.since = "", list[str](), 0
 
-    def end(self, text: str, known: Mapping[str, str | int] | None) -> None:
+    def end(self, text: str, known: Mapping[str, str | int] | None, constants: Mapping[str, str]) -> None:
         """Put in what was read since the last sign that ends something; `text` is what that was."""
         worked_out = None
         if self.key and known is not None and _OF_MORE.search(text) is not None:
@@ -254,6 +282,7 @@ class _Open:
             self.inner[self.key] = str(worked_out).split(ITEMS) if is_list else worked_out
         elif self.words and (self.key or self.inner is not self.outer or self.name):
             value = " ".join(self.words)
+            value = constants.get(value, value)
             _put(*((self.inner, self.key) if self.key else (self.outer, self.name)), _SWITCHES.get(value, value))
         self.key, self.words = "", []
 
@@ -280,6 +309,7 @@ def parsed_blocks(text: str) -> dict[str, Any]:
             value = _worked_out(written, known)
             known.update({} if value is None else {f"{kind}.{name}".lower(): value})
     of_terraform = known if TERRAFORM.search(text) is not None else None
+    constants = {} if of_terraform else {name: unquoted(written) for name, written in _CONSTANT.findall(text)}
     root: dict[str, Any] = {}
     opened = [_Open(root, root, "")]
     for match in _TOKEN.finditer(text):
@@ -304,12 +334,12 @@ def parsed_blocks(text: str) -> dict[str, Any]:
             opened.append(_Open(inner, {} if sign == "{" or is_default else here.inner, name))
             here.words = []
         elif sign in "})]":
-            here.end(text[here.since : match.start()], of_terraform)
+            here.end(text[here.since : match.start()], of_terraform, constants)
             if len(opened) > 1:
                 opened.pop()
         elif sign in ",;\n":
             if not (sign == "\n" and here.key and not here.words and not text[here.since : match.start()].strip()):
-                here.end(text[here.since : match.start()], of_terraform)
+                here.end(text[here.since : match.start()], of_terraform, constants)
         elif sign in ("=", ":", "=>", ":="):
             is_choice = here.key and sign == ":"  # `a ? b : c`
             here.key, here.since = "" if is_choice else (here.words or [""])[-1], match.end()
@@ -321,6 +351,11 @@ def parsed_blocks(text: str) -> dict[str, Any]:
 
 TERRAFORM: Final = Lazy(r"(?m)^\s*(?:resource|data|module|variable|locals|provider|output)\b[^\n=:]*\{")
 _LOCALS: Final = Lazy(r"(?ms)^\s*locals\s*\{(.*?)^\s*\}|^\s*variable\s+\"(\w+)\"\s*\{[^{}]*?\bdefault\s*=\s*([^\n]+)")
+# A constant of a program or of Bicep: `var owner = '8e3af657'`, `const everybody = "0.0.0.0/0";`.
+_CONSTANT: Final = Lazy(
+    rf"(?m)^(?:export\s+)?(?:(?:var|param|const|let|final|static|public|private)\s+)*(\w{{3,40}})"
+    rf"(?:\s*:\s*\w+|\s+\w+)?\s*:?=\s*({TEXT})\s*;?\s*$"
+)
 _LOCAL: Final = Lazy(r"(?m)^\s*(\w+)\s*=\s*(\S.*)$")
 _OF_MORE: Final = Lazy(r"[(?]|\$\{|\b(?:local|var)\.|\]\[")
 

@@ -434,6 +434,7 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
             kinds = [inner for name, inner in value.items() if name in _KINDS and isinstance(inner, str)]
             chain = " ".join((above, *kinds)).lower()[:_LONGEST_CHAIN]
             letters = _DIVIDES.sub("", chain)
+            parts = _VERSION.sub("", chain).replace("/", " ").split()
             within = (*said, *around, *(one for inner in _below_of(value) for one in _said(inner)))
             near = tuple(one for inner in value.values() if isinstance(inner, dict) for one in _said(inner))
             known = [one for name in dict(said) for one in exact.get(name, ())]
@@ -444,7 +445,7 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
                     and (not one.of or any(glob_match(kind, letters) for kind in one.of))
                     and (not beside or _holds(beside, within))
                     and not _holds(unless, (*within, *beside_it))
-                    and not (one.spares and (tried or any(map(is_throwaway, chain.replace("/", " ").split()))))
+                    and not (one.spares and (tried or any(map(is_throwaway, parts))))
                 ):
                     yield effect_of(one.does)._replace(evidence=shown)
             waiting.extend(
@@ -457,6 +458,9 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
 _TRIED: Final = Lazy(r"(?:^|/)(?:examples?|fixtures|local|samples?|templates|wrappers|_?archived)/|vagrant|molecule")
 _KINDS: Final = ("", "kind", "module", "type", "Type", "resource_type")
 _DIVIDES: Final = Lazy(r"[-_:.@]")
+_VERSION: Final = Lazy(
+    r"@[\d-]+(?:preview|privatepreview|beta|alpha)\b"
+)  # of an interface: `vaults@2023-07-01-preview`
 _LONGEST_CHAIN: Final = 400
 _MOST_AROUND: Final = 60
 
@@ -471,12 +475,23 @@ def _said(value: Mapping[str, Any]) -> Iterator[Test]:
             if not isinstance(one, (dict, list)):
                 said = "()" if one is None else str(one).lower().replace("*", "\\*")
                 yield plain(str(name)), said
+                if "." in name:  # a member of what a program made: `trail.isLogging`
+                    yield plain(name.rpartition(".")[2]), said
                 if _OF_ENUM.fullmatch(said) is not None:  # `FunctionUrlAuthType.NONE`
                     yield plain(str(name)), said.rpartition(".")[2]
             else:
                 yield plain(str(name)), "{}" if len(one) > ("" in one) else "()"
+    # A setting that an object names: `{name: rds.force_ssl, value: 0}`.
+    named = next((value[one] for one in _NAMING if isinstance(value.get(one), str)), "")
+    named = named if "op" not in value else str(value.get("path", "")).rpartition("/")[2]  # of a change in JSON
+    holder = value.get("properties", value)
+    for one in _GIVING if named and isinstance(holder, dict) else ():
+        if one in holder and not isinstance(holder[one], (dict, list)):
+            yield plain(named), str(holder[one]).lower()
 
 
+_NAMING: Final = ("name", "key", "Name", "Key", "parameterName", "ParameterName", "parameter", "variable")
+_GIVING: Final = ("value", "Value", "parameterValue", "ParameterValue", "state")
 _OF_ENUM: Final = Lazy(r"[a-z_][\w]*(?:\.[a-z_]\w*){1,5}")
 
 

@@ -11,7 +11,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
@@ -249,7 +249,7 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
         for one in inner if isinstance(inner, list) else [inner]:
             pairs = (word.partition("=")[::2] for word in one.split()) if isinstance(one, str) else ()
             args.update(one if isinstance(one, dict) else pairs)
-        state = str(args.get("state") or ("present" if "job" in args else ""))
+        state = str(args.get("state") or ("present" if "job" in args else told.get("state", "")))
         deeds = [state, *(deed for member, values, deed in _SAID if str(args.get(member)).lower() in values)]
         tools = [f"{name.rpartition('.')[2]} {deed}" for deed in deeds if deed] + ([name] if "." in name else [])
         known = [one for tool in tools for one in commands_of(tool)]
@@ -260,6 +260,25 @@ def of_states(value: Any, told: Mapping[str, Any], named: str = "", depth: int =
         yield from of_states(inner, told, name, depth + 1)
 
 
+def of_orders(name: str, words: Sequence[str]) -> Iterator[str]:
+    """The commands that stand for what many machines are told at once: `ansible all -m lvol -a 'state=absent'`."""
+    told = dict(pairwise(words))
+    if name == "ansible" and _CHECKS.isdisjoint(words):
+        given = {short: told.get(short, told.get(long, "")) for short, long in _OF_ORDERS.items()}
+        yield from of_states({given["-m"]: given["-a"]}, {"state": "done"})
+    elif name in _SALTS:
+        at = next((at for at, word in enumerate(words) if _OF_SALT.fullmatch(word) is not None), len(words))
+        named = next((word for word in words[at + 1 :] if "=" not in word), "")
+        for module in words[at : at + 1]:
+            yield from of_states(
+                {named: {module: " ".join(word for word in words[at + 1 :] if "=" in word)}}, {"state": "done"}
+            )
+
+
+_CHECKS: Final = frozenset({"-C", "--check"})
+_OF_ORDERS: Final = {"-m": "--module-name", "-a": "--args"}
+_SALTS: Final = frozenset({"salt", "salt-call", "salt-ssh"})
+_OF_SALT: Final = Lazy(r"[a-z_]+\.[a-z_]+")
 _DEEPEST: Final = 24
 _SAID: Final = (("masked", ("true", "yes"), "masked"), ("enabled", ("false", "no"), "disabled"))
 _TOLD: Final = Lazy(r"\{\{\s*([\w.]{1,64})\s*\}\}")

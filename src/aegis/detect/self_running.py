@@ -23,11 +23,13 @@ from aegis.detect.containers import of_container
 from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
+    BUILDS,
     PLAYS,
     TEXT,
     container_start,
     in_container,
     loose,
+    of_lines,
     of_make,
     of_notebook,
     of_registry,
@@ -79,6 +81,9 @@ def commands_in(place: Resource | None, written: Written) -> tuple[str, list[str
     """What runs by itself of a written file: the language, empty for shell commands, and the texts in it."""
     if place is None and (written.path.endswith(_OF_PLAYS) and PLAYS.search(written.flow.text[:MAX_FLOW])):
         place = "package"
+    if place is None and BUILDS.search(written.flow.text[:MAX_FLOW]) is not None:
+        commands = (command for value in _documents_of(written) for command in _of_value(value))
+        return "", list(islice(commands, MOST_COMMANDS))
     language, programs = _read(place, written) if place is not None else ("", [])
     if programs or language or place in (None, "public-place"):
         return language, programs
@@ -118,7 +123,7 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
     if name.endswith(".reg"):
         return "", list(islice(of_registry(text), MOST_COMMANDS))
     if name.endswith(_OF_PLAYS) or text.startswith("#cloud-config"):
-        value = parsed_yaml(_OF_TEMPLATES.sub("", text)) or list(_of_lines(text))
+        value = parsed_yaml(_OF_TEMPLATES.sub("", text)) or list(of_lines(text))
         if isinstance(value, list):  # a piece of a list of commands, as an edit puts it in
             value = [
                 {"run": one} if isinstance(one, str) and " " in one and place == "pipeline" else one for one in value
@@ -256,27 +261,28 @@ def said(place: Resource | None, written: Written, programs: Sequence[str]) -> I
 
 def declared(written: Written) -> Iterator[ResourceEffect]:
     """What a file of infrastructure opens, gives to whom or no longer guards, by the objects that stand in it."""
+    for value in _documents_of(written):
+        yield from stated(written.path.lower(), value)
+
+
+def _documents_of(written: Written) -> list[Any]:
+    """The objects that stand in a file of infrastructure, document by document; none for another file."""
     path, text, known = written.path.lower(), written.flow.text[:MAX_FLOW], vocabulary().values
     ending = path.rpartition(".")[2]
     if path.endswith(_OF_PLAYS):
-        values = [_document(one) for one in text.split("\n---")[:_MOST_PARTS]]
-    elif path.endswith((".json", ".template")) and (value := parsed_json(text)) is not None:
-        values = [value]
-    elif ending in known["blockfiles"] or (ending in known["buildfiles"] and _BUILDS.search(text) is not None):
-        values = [parsed_blocks(text)]
-    else:
-        values = []
-    for value in values:
-        yield from stated(path, value)
+        return [_document(one) for one in text.split("\n---")[:_MOST_PARTS]]
+    if path.endswith((".json", ".template")) and (value := parsed_json(text)) is not None:
+        return [value]
+    is_build = ending in known["blockfiles"] or (ending in known["buildfiles"] and BUILDS.search(text) is not None)
+    return [parsed_blocks(text)] if is_build else []
 
 
 def _document(text: str) -> Any:
-    return parsed_yaml(text) or parsed_yaml(_FILLED.sub("VALUE", _OF_TEMPLATES.sub("", text))) or list(_of_lines(text))
+    return parsed_yaml(text) or parsed_yaml(_FILLED.sub("VALUE", _OF_TEMPLATES.sub("", text))) or list(of_lines(text))
 
 
 _FILLED: Final = Lazy(r"\{\{[^{}\n]*\}\}")
 _MOST_PARTS: Final = 16
-_BUILDS: Final = Lazy(r"(?i)aws[-_]?cdk|pulumi|cdktf|awscdk|\bconstructs\b|sst/|troposphere|cdk8s|amazon\.cdk")
 _OF_NOBODY: Final = ("//tmp/", "//var/tmp/", "//dev/shm/")  # where no program looks for its settings
 
 
@@ -385,23 +391,16 @@ def parsed_yaml(text: str) -> Any:
         loader.dispose()
 
 
-_MEMBER_LINE: Final = Lazy(r"^\s*(?:-\s+)?[\"']?([A-Za-z_][\w-]*)[\"']?:(?:\s+(?:[|>][-+\d]*|(.*\S)))?\s*$")
-
-
-def _of_lines(text: str) -> Iterator[dict[str, str]]:
-    """The members of a piece of YAML that is none by itself, as an edit puts it in, each with the lines below it."""
-    name, block = "", list[str]()
-    for line in [*text[:_MOST_YAML].splitlines(), "end:"]:
-        match = _MEMBER_LINE.match(line)
-        if match is None:
-            block.append(line.strip().removeprefix("- "))
-            continue
-        yield {name: "\n".join(block)}
-        name, block = match.group(1), [match.group(2)] if match.group(2) else []
-
-
 # Functions of a template of CloudFormation, in the short way and in the long one.
 _FUNCTIONS: Final = {"!Select": "Fn::Select", "!Join": "Fn::Join", "!Sub": "Fn::Sub", "!Ref": "Ref"}
+
+
+def _nested(name: str, value: Any) -> Any:
+    """A value, or the document in it where its member holds one as a text: `values` of a release, `patch` of a part."""
+    if not isinstance(value, str) or "\n" not in value or name.lower() not in vocabulary().values["nested"]:
+        return value
+    inner = parsed_json(value) if value.lstrip()[:1] in ("{", "[") else parsed_yaml(value)
+    return inner if isinstance(inner, (dict, list)) else value
 
 
 def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
@@ -418,7 +417,7 @@ def _plain(node: yaml.Node, depth: int, left: list[int]) -> Any:
             if key.tag.endswith(":merge"):
                 merged += inner if isinstance(inner, list) else [inner]
             else:
-                own[str(key.value)] = inner
+                own[str(key.value)] = _nested(str(key.value), inner)
         for one in merged:  # what stands there itself counts before what is merged, and of that the first
             for name, inner in one.items() if isinstance(one, dict) else ():
                 own.setdefault(name, inner)

@@ -61,6 +61,7 @@ _FITS: Final[Mapping[SlotType, Any]] = {
     "host": Lazy(r"\s*(?:[a-zA-Z][a-zA-Z0-9+.-]+://)?[\pL\d._~:/\[\]%@,* -]+\s*"),
     # With the connection of an identity provider before it: `auth0|91`.
     "id": Lazy(
+        r"\s*\[(?:\s*\"[\w-]+\"\s*,?)*\s*\]\s*|"
         r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*|"
         r"(?:auth0|google-oauth2|github|windowslive|facebook|apple|linkedin|samlp|waad|adfs|oidc|okta|oauth2)\|[\w|.@-]+"
     ),

@@ -25,7 +25,7 @@ from aegis.detect.resources import words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json, parsed_yaml
 from aegis.detect.tool_deeds import Told, speaks, tool_deeds
-from aegis.detect.tool_marks import thrown_away
+from aegis.detect.tool_marks import in_trial_store, thrown_away
 from aegis.detect.tool_words import vocabulary
 
 MOST_MEMBERS: Final = 2_000  # of one call that are looked at
@@ -66,7 +66,7 @@ _STATEMENT: Final = 1
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
 _MANIFEST: Final = one_of(
-    r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\""
+    r"(?m)^\s*apiVersion:|^\s*(?:-\s*)?hosts:|^\s*services:\s*$|\"(?:apiVersion|HostConfig|Statement)\"\s*:|^\s*(?:Statement|Resources):|\"(?:match_all)\"|(?m)^\s*resource\s+\"\w+\"|^\s*(?:\{|\[\s*\{)\s*\""
 )
 _WHOLE: Final = ("mount /", "0.0.0.0/0", TO_EVERYBODY, TRUST)
 _MOST_DOCUMENTS: Final = 16
@@ -80,14 +80,17 @@ def structured_effects(
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
     deed = deed or deed_of(tool, arguments)
-    found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) and not in_trial_store(arguments) else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if not names.isdisjoint(_SPARES):
+    if not names.isdisjoint(_SPARES) and not in_trial_store(arguments):
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
     if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
-        found.extend(tool_deeds(tool, arguments, changes))
+        deeds = tool_deeds(tool, arguments, changes)
+        found.extend(
+            one for one in deeds if one.effect.resource not in ("record", "table") or not in_trial_store(arguments)
+        )
     for change in changes:
         deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))

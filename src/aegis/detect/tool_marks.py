@@ -466,6 +466,14 @@ def _is_open(value: str) -> bool:
     return "*" in value or value.strip().lower() in ALL or "VALUE" in value
 
 
+def in_trial_store(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call names a database that was made for trying things out, whose rows nobody lives on."""
+    return any(is_throwaway(name) for one in _STORES if isinstance(name := arguments.get(one), str))
+
+
+_STORES: Final = ("database", "db", "dbname", "db_name", "database_name", "keyspace")
+
+
 def thrown_away(deed: str, arguments: Mapping[str, Any]) -> bool:
     """Whether a call names only what was made to be thrown away."""
     asked = AskedFor("", spoken(deed), deed, arguments)

@@ -14,6 +14,7 @@ from typing import Final
 
 from aegis.core.patterns import Lazy
 from aegis.detect.conditions import is_said
+from aegis.detect.restated import of_orders
 from aegis.detect.shell.catalogue import Prefix, builtin_programs, members, of_kind, options
 from aegis.detect.shell.edits import substitutes
 from aegis.detect.shell.tamper import RUNNERS, gives_power
@@ -300,6 +301,7 @@ def helpers(command: Command) -> Iterator[str]:
     """The command lines that a command starts because an option, a variable or its script says so."""
     yield from _of_variables(command)
     name, args = command.name, command.args
+    yield from of_orders(name, args)
     for at, word in enumerate(args):
         following = args[at + 1] if at + 1 < len(args) else ""
         for option in _OPTIONS.get(name, ()):
