@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from aegis.core.patterns import Lazy
+from aegis.core.text import TextRole
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
 from aegis.detect.line_files import PLAYS
@@ -249,3 +250,26 @@ _ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "
 def language_by_ending(path: str) -> str:
     """The language of a program by the ending of its name; empty where a shell runs it."""
     return _ENDINGS.get(path.rpartition(".")[2].lower(), "")
+
+
+# How a script that lies anywhere is read, by the ending of its name and by the program that its first line names.
+_SHELLS: Final = {
+    "sh": "", "bash": "", "zsh": "", "ksh": "", "ps1": "powershell", "psm1": "powershell", "bat": "cmd", "cmd": "cmd",
+}  # fmt: skip
+_STARTED_BY: Final = Lazy(
+    r"\A#![ \t]*\S*?(?:/env[ \t]+(?:-S[ \t]+)?)?\b((?:ba|z|k|da)?sh|python|ruby|perl|node|php|pwsh)[\d.]*\s"
+)
+
+
+def script_of(path: str, text: str) -> tuple[TextRole | None, str]:
+    """What a script is read as, and its language or its shell; no role for what is none."""
+    ending = path.rpartition(".")[2].lower()
+    if ending in _SHELLS:
+        return "command", _SHELLS[ending]
+    if language := language_by_ending(path):
+        return "code", language
+    started = _STARTED_BY.match(text)
+    if started is None:
+        return None, ""
+    name = started.group(1)
+    return ("command", "") if name.endswith("sh") else ("code", name)
