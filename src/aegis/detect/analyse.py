@@ -28,7 +28,8 @@ from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import asked
-from aegis.detect.tool_files import language_by_ending, put_at
+from aegis.detect.tool_files import language_by_ending, put_at, script_of
+from aegis.detect.tool_words import vocabulary
 
 _CLIENTS: Final = frozenset({"az", "curl", "gh", "glab", "http", "https", "wget", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -397,28 +398,25 @@ _CARRIES: Final = one_of(
     r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
 )
 _TALKS: Final = one_of(r"(?i)https?|socket|fetch|request|curl|smtp|ftp|dns|connect")
-_STEALS: Final = frozenset({
-    "code.sends-secret", "code.reverse", "send environment one", "send collector one", "send credential one",
-    "read browser-data one",
-})  # fmt: skip
 
 
 # A page that runs what whoever asks for it says.
-_SERVED: Final = frozenset({"php"})
 _ASKED: Final = one_of(r"\$_(?:GET|POST|REQUEST|COOKIE|SERVER|FILES)|php://input")
 _OBEYS: Final = frozenset({"code.runs-fetched", "code.runs-decoded"})
 
 
 def _carried(written: Written, later: Gathering, found: Gathering) -> None:
     """Add what a program that is only written would carry away wherever it is run; the rest of it is its author's."""
-    language, program = language_by_ending(written.path), written.flow.text
-    serves = language in _SERVED and _ASKED(program)
-    if not language or not (serves or (_CARRIES(program) and _TALKS(program))):
+    program = written.flow.text
+    role, language = script_of(written.path, program)
+    serves = language == "php" and _ASKED(program)
+    if role is None or not (role == "command" or serves or (_CARRIES(program) and _TALKS(program))):
         return
     inner = Gathering(None, later.effort)
-    analyse(Text("", program, False, "code", EXECUTED), inner, language)
+    analyse(Text("", program, False, role, EXECUTED), inner, language)
+    steals = vocabulary().values["scriptsteals" if role == "command" else "codesteals"]
     for signal in inner.signals:
-        if signal.fact in _STEALS or (serves and signal.fact in _OBEYS):
+        if signal.fact in steals or (serves and signal.fact in _OBEYS):
             found.signal(signal.fact, Text("", "", role="code"), signal.evidence)
 
 

@@ -18,6 +18,10 @@ from aegis.detect.files import MAX_FLOW
 TEXT: Final = r"(?:\"\"\"(?:[^\"]|\"[^\"])*\"\"\"|'{3}[^']*'{3}|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
 
 
+# Remarks of programs that fill whole lines or stand between their signs.
+COMMENTS: Final = Lazy(r"(?m)/\*(?:[^*]|\*[^/])*\*/|^[ \t]*(?://|#)[^\n]*$")
+
+
 def unquoted(text: str) -> str:
     """What stands in quotation marks, one or three, with quoted quotation marks as they are meant."""
     marks = 3 if text[:3] in ('"""', "'''") else 1

@@ -73,25 +73,27 @@ class ResourceHosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class WrittenFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An example: a file with what a tool writes to it."""
+    """An example: a file with what a tool writes to it, or puts in for what it takes out."""
 
     path: str
     content: str
+    out: str = ""
 
 
 class FileSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"passes": "pass"}):
     """What a file does by what it says: `says` are patterns that it must hold all of, `unless` those of which none.
 
     It is a file at one of `places` where some are named, and has one of `names`, with `*`, where some are. `commands`
-    says that the patterns are looked for in what will run of the file alone. A file that `does` nothing is told by
-    what will run of it, and not by where it lies.
+    says that the patterns are looked for in what will run of the file alone. `drops` are patterns of what an edit takes
+    out and does not put in again. A file that `does` nothing is told by what will run of it, not by where it lies.
     """
 
     does: str = ""
     places: tuple[Resource, ...] = ()
     names: tuple[str, ...] = ()
     commands: bool = False
-    says: tuple[str, ...]
+    says: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     found: tuple[WrittenFile, ...]
     passes: tuple[WrittenFile, ...]

@@ -24,6 +24,7 @@ from aegis.detect.files import MAX_FLOW, Written, last_name
 from aegis.detect.hosts import is_local, read_target
 from aegis.detect.line_files import (
     BUILDS,
+    COMMENTS,
     PLAYS,
     TEXT,
     container_start,
@@ -234,9 +235,9 @@ _NEAR: Final = Lazy(r"http://(?:localhost|127\.|\[::1|10\.|192\.168\.|172\.(?:1[
 
 
 @cache
-def _settings() -> tuple[tuple[FileSetting, tuple[Any, ...], tuple[Any, ...]], ...]:
+def _settings() -> tuple[tuple[FileSetting, tuple[tuple[Any, ...], ...]], ...]:
     settings = (one for file in builtin_resources() for one in file.settings)
-    return tuple([(one, tuple(map(Lazy, one.says)), tuple(map(Lazy, one.unless))) for one in settings])
+    return tuple([(one, tuple(tuple(map(Lazy, by)) for by in (one.says, one.drops, one.unless))) for one in settings])
 
 
 def said(place: Resource | None, written: Written, programs: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -248,14 +249,15 @@ def said(place: Resource | None, written: Written, programs: Sequence[str]) -> I
     name = last_name(path)
     if place is None and path.startswith(_OF_NOBODY):
         return
-    for setting, says, unless in _settings():
+    for setting, (says, drops, unless) in _settings():
         if (setting.places and place not in setting.places) or (
             setting.names and not any(glob_match(one, path if "/" in one else name) for one in setting.names)
         ):
             continue
         text = "\n".join(programs) if setting.commands else written.flow.text[:MAX_FLOW]
-        found = [pattern.search(text) for pattern in says]
-        if all(found) and not any(pattern.search(text) for pattern in unless):
+        text = COMMENTS.sub("", text) if drops else text
+        found = [*(one.search(text) for one in says), *(one.search(written.replaces[:MAX_FLOW]) for one in drops)]
+        if all(found) and not any(pattern.search(text) for pattern in (*drops, *unless)):
             yield setting.does, str(found[0].group()).strip()
 
 

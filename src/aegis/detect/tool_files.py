@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from aegis.core.patterns import Lazy
+from aegis.core.text import TextRole
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
 from aegis.detect.line_files import PLAYS
@@ -23,10 +24,17 @@ _WHOLE: Final = frozenset({
     "newcontent", "newcontents", "script", "source", "text", "value",
 })  # fmt: skip
 _IN: Final = frozenset({
-    "after", "codeedit", "inserttext", "insertion", "new", "newcode", "newlines", "newsource", "newstr", "newstring",
-    "newtext", "replace", "replacement", "replacewith", "with",
+    "add", "added", "after", "becomes", "codeedit", "insertion", "inserttext", "new", "newcode", "newlines",
+    "newsource", "newstr", "newstring", "newtext", "newvalue", "replace", "replacement", "replacementtext",
+    "replacetext", "replacewith", "to", "updated", "with",
 })  # fmt: skip
-_OUT: Final = frozenset({"before", "find", "old", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
+_OUT: Final = frozenset({
+    "before", "find", "findtext", "from", "match", "old", "oldcode", "oldcontent", "oldlines", "oldstr", "oldstring",
+    "oldtext", "oldvalue", "original", "pattern", "remove", "removed", "search", "searchstring", "searchtext", "was",
+})  # fmt: skip
+_BESIDE: Final = frozenset(
+    {"add", "added", "becomes", "newcontent", "to", "updated"}
+)  # what one puts in for what it takes out
 # Verbs and arguments that say that a text is not the whole file.
 _PARTLY: Final = frozenset({"append", "edit", "insert", "modify", "multiedit", "patch", "replace", "update"})
 _PLACES: Final = frozenset({
@@ -77,8 +85,8 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
         path = _path_for(above, paths)
         if not path or role == "path":
             continue
-        if name in _IN:
-            out = next((fields[above, old][1] for old in _OUT if (above, old) in fields), "")
+        out = next((fields[above, old][1] for old in _OUT if (above, old) in fields), "")
+        if (out and name in _BESIDE) or (name in _IN and name not in _BESIDE):
             found.append(Written(path, _flow(value), append=not out, sure=True, replaces=out))
         elif name in _WHOLE and name not in _OUT:
             flow = _decoded(value) if encoded else _flow(value)
@@ -170,30 +178,27 @@ def _decoded(text: str) -> FileFlow:
 
 def _patched(patch: str, path: str = "") -> Iterator[Written]:
     """What a patch puts into each file that it names, or into the one that is named beside it."""
-    whole, lines = False, list[str]()
-    for line in patch[: 4 * MAX_FLOW].split("\n"):
+    whole, lines, gone = False, list[str](), list[str]()
+    for line in [*patch[: 4 * MAX_FLOW].split("\n"), "*** End Patch"]:
         head, _, rest = line.partition(": ")
         if line.startswith(("+++ ", "*** Add File", "*** Update File", "*** Move to", "*** End Patch", "diff --git ")):
-            if path and lines:
-                yield _of_patch(path, whole, lines)
-            lines = []
+            if path and (lines or gone):
+                flow = _flow("".join(f"{one}\n" for one in lines))
+                flow = flow if whole else FileFlow(flow.text, max(flow.gap, LOCAL))
+                yield Written(path, flow, append=not whole, sure=True, replaces="\n".join(gone))
+            lines, gone = [], []
             if line.startswith("+++ "):
                 path = line[4:].split("\t")[0].strip().removeprefix("b/")
             else:
-                path, whole = rest.strip(), head == "*** Add File"
+                path, whole = rest.strip() or path, head == "*** Add File"
         elif line.startswith("--- "):
             whole = line[4:].strip() == "/dev/null"
         elif line.startswith("+"):
             lines.append(line[1:])
-    if path and lines:
-        yield _of_patch(path, whole, lines)
+        elif line.startswith("-"):
+            gone.append(line[1:])
     if len(patch) > 4 * MAX_FLOW and path:
         yield Written(path, UNKNOWN)
-
-
-def _of_patch(path: str, whole: bool, lines: Sequence[str]) -> Written:
-    flow = _flow("\n".join(lines) + "\n")
-    return Written(path, flow if whole else FileFlow(flow.text, max(flow.gap, LOCAL)), append=not whole, sure=True)
 
 
 @lru_cache(maxsize=8_192)
@@ -249,3 +254,26 @@ _ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "
 def language_by_ending(path: str) -> str:
     """The language of a program by the ending of its name; empty where a shell runs it."""
     return _ENDINGS.get(path.rpartition(".")[2].lower(), "")
+
+
+# How a script that lies anywhere is read, by the ending of its name and by the program that its first line names.
+_SHELLS: Final = {
+    "sh": "", "bash": "", "zsh": "", "ksh": "", "ps1": "powershell", "psm1": "powershell", "bat": "cmd", "cmd": "cmd",
+}  # fmt: skip
+_STARTED_BY: Final = Lazy(
+    r"\A#![ \t]*\S*?(?:/env[ \t]+(?:-S[ \t]+)?)?\b((?:ba|z|k|da)?sh|python|ruby|perl|node|php|pwsh)[\d.]*\s"
+)
+
+
+def script_of(path: str, text: str) -> tuple[TextRole | None, str]:
+    """What a script is read as, and its language or its shell; no role for what is none."""
+    ending = path.rpartition(".")[2].lower()
+    if ending in _SHELLS:
+        return "command", _SHELLS[ending]
+    if language := language_by_ending(path):
+        return "code", language
+    started = _STARTED_BY.match(text)
+    if started is None:
+        return None, ""
+    name = started.group(1)
+    return ("command", "") if name.endswith("sh") else ("code", name)

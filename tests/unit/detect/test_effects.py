@@ -68,13 +68,15 @@ def test_a_host_is_what_people_do_with_it() -> None:
 
 @pytest.mark.claim("DET-80")
 @pytest.mark.parametrize(
-    "setting", [one for file in builtin_resources() for one in file.settings], ids=lambda one: one.says[0][:40]
+    "setting",
+    [one for file in builtin_resources() for one in file.settings],
+    ids=lambda one: (one.says or one.drops)[0][:40],
 )
 def test_a_file_does_what_it_says(setting: FileSetting) -> None:
     def told(file: WrittenFile) -> list[str]:
         place = place_of(file.path)
         resource = None if place is None else place.resource
-        written = Written(file.path, FileFlow(file.content))
+        written = Written(file.path, FileFlow(file.content), replaces=file.out)
         return [does for does, _ in said(resource, written, commands_in(resource, written)[1])]
 
     assert all(setting.does in told(file) for file in setting.found)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from aegis.core.effects import Resource
 from aegis.core.patterns import Lazy
-from aegis.detect.permissions import only_looks
+from aegis.detect.permissions import only_looks, stated
 from aegis.detect.resources import place_of, words_of_resources
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import parsed_json
@@ -416,18 +416,30 @@ _LONGEST_NAME: Final = 64  # characters of a word that is taken for a deed
 _SPOKEN_FOR: Final = frozenset({*_LETTERS, *_PARTS, *_PLAIN, *uses()})
 
 
-def cmdlet_effects(name: str, args: Sequence[str] = ()) -> Iterator[Did]:
-    """Return what a command of PowerShell does that nothing is known of, by the words that its capitals tell apart."""
+def cmdlet_effects(name: str, args: Sequence[str] = (), *, every: bool | None = False) -> Iterator[Did]:
+    """Return what a command of PowerShell does that nothing is known of, by the words that its capitals tell apart.
+
+    `every` says that what it is handed was listed as a whole; nothing that one was named there.
+    """
     verb, dash, noun = name.partition("-")
     verb = verb.lower()
     if not dash or noun[:1].islower() or any(arg.lower() in TRIES for arg in args):
         return
     if verb not in vocabulary().values["psdisarms"] and _ARMED.search(noun[:_LONGEST_NAME]) is not None:
         yield Did("execute", "code", "one", (name,))
-    if verb not in vocabulary().values["pstakesaway"] and verb not in _GIVES:
+    known, takes = vocabulary().values, verb in vocabulary().values["pstakesaway"]
+    if not takes and verb not in _GIVES:
         return
-    words = list(takewhile(_TAKEN_FROM.__ne__, words_of(noun)[1:]))  # the first one is that of its module
+    bare = _OF_MODULE.sub(r"\1", noun)
+    forced = every or (every is False and any(arg.lower().startswith(("-force", "-confirm:$f")) for arg in args))
+    is_own = bare.lower().endswith(tuple(known["psownthings"]))
+    if forced and takes and not is_own and any(arg.startswith(("$_", "$?")) for arg in args):
+        yield Did("delete", "cloud-resource", "all", (name,))
+    words = list(takewhile(_TAKEN_FROM.__ne__, words_of(bare)[bare == noun :]))  # the first one is that of its module
     if verb in _GIVES:
+        of_cloud = bare != noun or noun.startswith("Az")
+        for effect in stated("", {bare: _parameters(args)} if of_cloud else {}):
+            yield Did(effect.verb, effect.resource, effect.scope, (name,))
         if not noun.endswith(_GIVE_NOTHING) and not _RIGHTS.isdisjoint(words):
             yield Did("permit", "cloud-identity", "one", (name,))
         return
@@ -439,3 +451,21 @@ def cmdlet_effects(name: str, args: Sequence[str] = ()) -> Iterator[Did]:
             yield Did("permit", "cloud-identity", "one", (name,))
         elif resource in ("account", "defence"):
             yield Did("disable", resource, "one", (name,))
+
+
+# What the nouns of modules begin with whose names are put before them in capitals (AWS, Veeam, VMware, Teams, NetApp).
+_OF_MODULE: Final = Lazy(
+    r"^(?:ACM|ASA?|BAK|CF[GN]|CT|CW[EL]?|DDB|DMS|EBS?|EC[2RS]|EFS|EKS|ELB2?|EMR|ES|GD|IAM|KMS|LM|MG[AN]?|MSK|ORG|R53|RDS(?:DB)?|RS|S3|SEC|SES|SHUB|SNS|SQS|SSM|STS|WAF2?|VBR|VBO|VM|SPO|CM|SC|OB|IIS|PnP|Pfa2?|Nc|Cs|Dba|Dfsn|GCE|GCS|OCI|HCX|NSX|XD)([A-Z])"
+)
+
+
+def _parameters(args: Sequence[str]) -> dict[str, Any]:
+    """The parameters of a command of PowerShell as the members of an object that it makes or changes."""
+    members: dict[str, Any] = {}
+    for arg, after in pairwise([*args[:_MOST_OPTIONS], "-"]):
+        if arg[:1] == "-" and len(arg) > 1:
+            name, sign, value = arg[1:].partition(":")
+            value = value if sign else "$true" if after[:1] == "-" else after
+            if name.lower() not in vocabulary().values["psordinary"]:
+                members[name] = value.lower() == "$true" if value.lower() in ("$true", "$false") else value
+    return members

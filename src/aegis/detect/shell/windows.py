@@ -211,6 +211,7 @@ class _Reading:
         self._kept: dict[str, frozenset[str]] = {}  # files that were written, and where what they hold comes from
         self._started = ""  # the program of what is started last
         self._address = ""  # where something was fetched from last
+        self._every: bool | None = False  # whether what was listed last is all that there is of a kind
 
     def powershell(self, text: str) -> None:
         script = parse_powershell(text, self.effort)
@@ -359,7 +360,8 @@ class _Reading:
     def _effects(self, command: Command) -> None:
         found = effects_of(command.name, command.args)
         if "-" in command.name and command.name not in uses():
-            found = cmdlet_effects(next(iter(command.text.split(None, 1)), ""), command.args)
+            found = cmdlet_effects(next(iter(command.text.split(None, 1)), ""), command.args, every=self._every)
+        self._every = self._lists(command)
         for did in found:
             whole = command.name != "remove-item" or any(arg[:2].lower() == "-r" for arg in command.args)
             if not (did.values and through_door(did.verb, did.values[0], given_text(command), self.facts, whole=whole)):
@@ -368,6 +370,18 @@ class _Reading:
         if not is_cmdlet(command.name) and any(sign in lowered for sign in _SIGNS_OF_ANY):
             for did in effects_of("any", command.args):
                 self._did(*did, command.text)
+
+    def _lists(self, command: Command) -> bool | None:
+        """Whether what is handed on is all that there is of a kind; nothing where one is named."""
+        known = vocabulary().values
+        if command.name.startswith("get-"):
+            one = any(arg.lower() in ("-name", "-identity", "-id") for arg in command.args)
+            return (
+                None
+                if one and "*" not in command.args
+                else all(arg.lower() in known["pseverything"] for arg in command.args)
+            )
+        return self._every and command.name not in known["psnarrows"]
 
     def _did(self, verb: Verb, resource: Resource, scope: EffectScope, values: tuple[str, ...], evidence: str) -> None:
         self.facts.effects.append(ResourceEffect(verb, resource, scope, values, "", evidence[:_EVIDENCE]))
