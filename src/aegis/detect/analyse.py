@@ -391,35 +391,32 @@ _ELSEWHERE: Final = frozenset({"shell.installs", "shell.publishes"})
 _RECIPES: Final = one_of(r"(?i)^(?:gnu)?makefile$|\.mk$|^justfile$|^taskfile\.ya?ml$")
 
 
-# What somebody's code does that is written to be run by others: it carries secrets out, or a shell to the network.
+# What somebody's code does to the data of whoever runs it, as every program with a store does; and what is lived on.
+_ITS_OWN: Final = frozenset({
+    "record", "table", "database", "cloud-resource", "namespace", "cluster", "cloud-identity", "file", "repository",
+})  # fmt: skip
+_LIVED_ON: Final = one_of(r"(?i)(?:^|[^a-z])(?:prod|prd|production|live)(?:[^a-z]|$)")
+# What reads a secret or carries it to whoever is asked, where the text names one of a person or of an environment.
+_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")
 _CARRIES: Final = one_of(
     r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
     r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
 )
-_TALKS: Final = one_of(r"(?i)https?|socket|fetch|request|curl|smtp|ftp|dns|connect")
-_STEALS: Final = frozenset({
-    "code.sends-secret", "code.reverse", "send environment one", "send collector one", "send credential one",
-    "read browser-data one",
-})  # fmt: skip
-
-
-# A page that runs what whoever asks for it says.
-_SERVED: Final = frozenset({"php"})
-_ASKED: Final = one_of(r"\$_(?:GET|POST|REQUEST|COOKIE|SERVER|FILES)|php://input")
-_OBEYS: Final = frozenset({"code.runs-fetched", "code.runs-decoded"})
 
 
 def _carried(written: Written, later: Gathering, found: Gathering) -> None:
-    """Add what a program that is only written would carry away wherever it is run; the rest of it is its author's."""
+    """Add what a program that is only written would do wherever it is run; what it does to its own data is its own."""
     language, program = language_by_ending(written.path), written.flow.text
-    serves = language in _SERVED and _ASKED(program)
-    if not language or not (serves or (_CARRIES(program) and _TALKS(program))):
+    if language in ("", "sql"):
         return
-    inner = Gathering(None, later.effort)
+    inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, "code", EXECUTED), inner, language)
     for signal in inner.signals:
-        if signal.fact in _STEALS or (serves and signal.fact in _OBEYS):
-            found.signal(signal.fact, Text("", "", role="code"), signal.evidence)
+        if " " not in signal.fact and (signal.fact not in _WITH_SECRETS or _CARRIES(program)):
+            found.signal(signal.fact, text, signal.evidence)
+    for effect in inner.resource_effects:
+        if effect.resource not in _ITS_OWN or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
+            found.effect(effect, text)
 
 
 @lru_cache(maxsize=8_192)

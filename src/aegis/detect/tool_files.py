@@ -23,10 +23,10 @@ _WHOLE: Final = frozenset({
     "newcontent", "newcontents", "script", "source", "text", "value",
 })  # fmt: skip
 _IN: Final = frozenset({
-    "after", "codeedit", "inserttext", "insertion", "new", "newcode", "newlines", "newsource", "newstr", "newstring",
-    "newtext", "replace", "replacement", "replacewith", "with",
+    "after", "codeedit", "insert", "inserttext", "insertion", "new", "newbody", "newcode", "newlines", "newsource",
+    "newstr", "newstring", "newtext", "replace", "replacement", "replacewith", "to", "with",
 })  # fmt: skip
-_OUT: Final = frozenset({"before", "find", "old", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
+_OUT: Final = frozenset({"before", "find", "from", "old", "oldcode", "oldstr", "oldstring", "oldtext", "search"})
 # Verbs and arguments that say that a text is not the whole file.
 _PARTLY: Final = frozenset({"append", "edit", "insert", "modify", "multiedit", "patch", "replace", "update"})
 _PLACES: Final = frozenset({
@@ -243,7 +243,13 @@ def _is_target(pointer: str) -> bool:
     return not _TARGETS.isdisjoint(words) or (words[:1] in (("save",), ("new",)) and not _OF_PLACES.isdisjoint(words))
 
 
-_ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "ts": "node", "php": "php", "sql": "sql"}
+_ENDINGS: Final = {
+    "py": "python", "js": "node", "mjs": "node", "cjs": "node", "jsx": "node", "ts": "node", "tsx": "node",
+    "php": "php", "sql": "sql", "go": "golang", "rs": "rust", "rb": "ruby", "pl": "perl", "pm": "perl", "java": "java",
+    "jsp": "java", "kt": "kotlin", "kts": "kotlin", "cs": "csharp", "fsx": "csharp", "swift": "swift", "scala": "scala",
+    "sc": "scala", "lua": "lua", "r": "r", "jl": "julia", "ex": "elixir", "exs": "elixir", "groovy": "groovy",
+    "dart": "dart",
+}  # fmt: skip
 
 
 def language_by_ending(path: str) -> str:
