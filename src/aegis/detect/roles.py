@@ -66,7 +66,7 @@ _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
     "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex", "osascript",
-    "applescript", "elixir", "iex", "fsharp", "fsi",
+    "applescript", "elixir", "iex", "fsharp", "fsi", "dart", "nim",
 })  # fmt: skip
 _INTERPRETS: Final = frozenset({"repl", "interpreter", "ipython"})  # that call what they are asked to run a query
 # Programs that a service runs for others, and what puts them there: `lambda_update`.
@@ -74,7 +74,9 @@ _HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})
 _DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
 # Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
 _CONSOLED: Final = frozenset({"rails", "django", "laravel", "r", "js", "go", "browser", "devtools", "cargo", "spring"})
-_CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell", "run", "execute", "exec"})
+_CONSOLES: Final = frozenset(
+    {"console", "snippet", "eval", "evaluate", "runner", "script", "shell", "run", "execute", "exec"}
+)
 _SHELL_TOOL: Final = frozenset({
     "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "ps1", "zsh", "fish", "ksh", "nushell", "console",
     "command", "bat",

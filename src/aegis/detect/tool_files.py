@@ -248,7 +248,7 @@ _ENDINGS: Final = {
     "php": "php", "sql": "sql", "go": "golang", "rs": "rust", "rb": "ruby", "pl": "perl", "pm": "perl", "java": "java",
     "jsp": "java", "kt": "kotlin", "kts": "kotlin", "cs": "csharp", "fsx": "csharp", "swift": "swift", "scala": "scala",
     "sc": "scala", "lua": "lua", "r": "r", "jl": "julia", "ex": "elixir", "exs": "elixir", "groovy": "groovy",
-    "dart": "dart",
+    "dart": "dart", "nim": "nim",
 }  # fmt: skip
 
 
