@@ -311,7 +311,7 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
         _shell(call, facts, effort, files)
-    elif 5 in asked and "fetched" in _kinds(call.arguments, kinds) and SHELL_NAME.search(call.arguments):
+    elif 5 in asked and "fetched" in _kinds(call.arguments, kinds) and SHELL_NAME.search(call.text):
         facts.signals.append(("code.runs-fetched", shown))
     if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))

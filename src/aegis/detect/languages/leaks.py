@@ -265,12 +265,15 @@ def _reads_home(effect: ResourceEffect) -> bool:
 
 
 def _overwrites_broadly(effect: ResourceEffect) -> bool:
-    """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
+    """Whether what is written or deleted are the files of a person, a service or a system, whichever there are."""
     return effect.verb in ("write", "delete") and any(
-        is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
+        effect.resource in _OF_SERVICES or is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
         for value in effect.values
         if _ANY_NAME.search(value) is not None
     )
+
+
+_OF_SERVICES: Final[frozenset[Resource]] = frozenset({"public-place", "storage", "database", "backup", "home"})
 
 
 _ROOMS: Final = Lazy(flow("rooms"))
@@ -299,6 +302,9 @@ _GIVES_EACH: Final = Lazy(
     r"(while\s*\(\s*<\$\w+>\s*\))"
 )
 _RUNS_SENT: Final = Lazy(flow("runs-sent"))
+_HANDLES: Final = Lazy(flow("handles"))  # the parameters of what answers a request
+_PARAMETER: Final = Lazy(r"(?:^|,)\s*(?:\w+\s+)?[*&]{0,2}(\$?\w+)\s*(?:[:=,]|$)")
+_ASKED_HERE: Final = Lazy(flow("asked-here"))  # what a request says, where it stands in the call itself
 _LITERALS: Final = Lazy(r"\"[^\"\n{}$\\]{0,200}\"|'[^'\n{}$\\]{0,200}'")  # with nothing put in
 _HELD: Final = Lazy(r"\$?[A-Za-z_]\w*")
 _SHELLS_OUT: Final = Lazy(rf"{_SHELL}|shell=True|^(?:`|%x|qx)")
@@ -308,20 +314,22 @@ _MOST_TOLD: Final = 400
 
 def runs_sent(text: str, assigned: Sequence[Assignment], calls: Sequence[CodeCall]) -> Iterator[tuple[str, str]]:
     """Return the signal of each call that runs what another machine sends over a connection of the text."""
-    if _CONNECTION.search(text) is None:
+    handled = [next(filter(None, match.groups())) for match in islice(_HANDLES.finditer(text), _MOST_TOLD)]
+    if not handled and _CONNECTION.search(text) is None:
         return
     given = [(one.name, one.value) for one in assigned[:_MOST_TOLD]]
     for match in islice(_GIVES_EACH.finditer(text), _MOST_TOLD):
         loop, looped, owner, heard, lines, line, topic = match.groups()
         given.append((loop or heard or line or "$_", looped or owner or lines or topic))
-    held: set[str] = set()
+    held = {match.group(1) for listed in handled for match in _PARAMETER.finditer(listed)}
     for name, value in given * _ROUNDS:
         if _OF_PLACE.search(value) is None and (_CONNECTION.search(value) or not held.isdisjoint(_names(value))):
             held.update(_names(name))
     for call in calls:
-        if _RUNS_SENT.search(call.name) is not None and not held.isdisjoint(_names(call.arguments)):
-            first = _names(call.arguments.partition(",")[0])
-            if _SHELLS_OUT.search(call.text) is not None or not held.isdisjoint(first):
+        asked = _ASKED_HERE.search(call.arguments) is not None
+        if _RUNS_SENT.search(call.name) is not None and (asked or not held.isdisjoint(_names(call.arguments))):
+            first = call.arguments.partition(",")[0]
+            if _SHELLS_OUT.search(call.text) or _ASKED_HERE.search(first) or not held.isdisjoint(_names(first)):
                 yield "code.runs-fetched", call.text[:_SHOWN]
 
 

@@ -190,6 +190,7 @@ _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "elixir": "elixir", "iex": "elixir", "exs": "elixir", "mix": "elixir", "fsi": "csharp", "fsharp": "csharp",
     "groovy": "groovy", "jenkins": "groovy", "wp": "php", "js": "javascript", "mjs": "javascript", "zx": "javascript",
     "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia", "dart": "dart", "nim": "nim",
+    "go": "go",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
@@ -248,6 +249,8 @@ def spelled(text: str, language: CodeLanguage) -> str:
         text = str(pattern.sub(other, text))
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
+    if language == "go" and "func " not in text:  # statements alone, of which the grammar takes some for types
+        return f"func main() {{{text}\n}}" if "package " not in text and "import " not in text else text
     if language == "perl":
         return str(_SPAN.sub(r"\1 ..", text))
     if language == "csharp":
