@@ -392,12 +392,14 @@ _RECIPES: Final = one_of(r"(?i)^(?:gnu)?makefile$|\.mk$|^justfile$|^taskfile\.ya
 
 
 # What somebody's code does to the data of whoever runs it, as every program with a store does; and what is lived on.
-_ITS_OWN: Final = frozenset({
-    "record", "table", "database", "cloud-resource", "namespace", "cluster", "cloud-identity", "file", "repository",
-})  # fmt: skip
+_ITS_OWN: Final = one_of(
+    "^(?:record|table|database|namespace|cluster|cloud-(?:resource|identity|log)|file|repository)$"
+)
+_KEPT: Final = frozenset({"credential", "secret-store", "log"})  # by a program for itself where no path says whose
+_IS_PATH: Final = one_of(r"[/\\~]")
+_TESTS: Final = one_of(r"(?i)(?:^|/)(?:tests?|specs?|__tests__)/|(?:^|/)test_[^/]*$|[._](?:test|spec)\.[a-z]+$")
 _LIVED_ON: Final = one_of(r"(?i)(?:^|[^a-z])(?:prod|prd|production|live)(?:[^a-z]|$)")
-# What reads a secret or carries it to whoever is asked, where the text names one of a person or of an environment.
-_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")
+_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")  # where the text names one of a person
 _CARRIES: Final = one_of(
     r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
     r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
@@ -411,11 +413,13 @@ def _carried(written: Written, later: Gathering, found: Gathering) -> None:
         return
     inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, "code", EXECUTED), inner, language)
+    tests = _TESTS(written.path)
     for signal in inner.signals:
-        if " " not in signal.fact and (signal.fact not in _WITH_SECRETS or _CARRIES(program)):
+        if " " not in signal.fact and (_CARRIES(program) if signal.fact in _WITH_SECRETS else not tests):
             found.signal(signal.fact, text, signal.evidence)
-    for effect in inner.resource_effects:
-        if effect.resource not in _ITS_OWN or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
+    for effect in inner.resource_effects if not tests else ():
+        own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
+        if not own or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
             found.effect(effect, text)
 
 
