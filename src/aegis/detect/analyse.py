@@ -413,11 +413,10 @@ def _carried(written: Written, later: Gathering, found: Gathering) -> None:
         return
     inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, "code", EXECUTED), inner, language)
-    tests = _TESTS(written.path)
     for signal in inner.signals:
-        if " " not in signal.fact and (_CARRIES(program) if signal.fact in _WITH_SECRETS else not tests):
+        if " " not in signal.fact and (_CARRIES(program) if signal.fact in _WITH_SECRETS else not _TESTS(written.path)):
             found.signal(signal.fact, text, signal.evidence)
-    for effect in inner.resource_effects if not tests else ():
+    for effect in () if _TESTS(written.path) else inner.resource_effects:
         own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
         if not own or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
             found.effect(effect, text)
