@@ -392,12 +392,19 @@ _ELSEWHERE: Final = frozenset({"shell.installs", "shell.publishes"})
 _RECIPES: Final = one_of(r"(?i)^(?:gnu)?makefile$|\.mk$|^justfile$|^taskfile\.ya?ml$")
 
 
-# What somebody's code does that is written to be run by others: it carries secrets out, or a shell to the network.
+# What somebody's code does to the data of whoever runs it, as every program with a store does; and what is lived on.
+_ITS_OWN: Final = one_of(
+    "^(?:record|table|database|namespace|cluster|cloud-(?:resource|identity|log)|file|repository)$"
+)
+_KEPT: Final = frozenset({"credential", "secret-store", "log"})  # by a program for itself where no path says whose
+_IS_PATH: Final = one_of(r"[/\\~]")
+_TESTS: Final = one_of(r"(?i)(?:^|/)(?:tests?|specs?|__tests__)/|(?:^|/)test_[^/]*$|[._](?:test|spec)\.[a-z]+$")
+_LIVED_ON: Final = one_of(r"(?i)(?:^|[^a-z])(?:prod|prd|production|live)(?:[^a-z]|$)")
+_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")  # where the text names one of a person
 _CARRIES: Final = one_of(
     r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
     r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
 )
-_TALKS: Final = one_of(r"(?i)https?|socket|fetch|request|curl|smtp|ftp|dns|connect")
 
 
 # A page that runs what whoever asks for it says.
@@ -406,18 +413,28 @@ _OBEYS: Final = frozenset({"code.runs-fetched", "code.runs-decoded"})
 
 
 def _carried(written: Written, later: Gathering, found: Gathering) -> None:
-    """Add what a program that is only written would carry away wherever it is run; the rest of it is its author's."""
+    """Add what a program that is only written would do wherever it is run; what it does to its own data is its own."""
     program = written.flow.text
     role, language = script_of(written.path, program)
-    serves = language == "php" and _ASKED(program)
-    if role is None or not (role == "command" or serves or (_CARRIES(program) and _TALKS(program))):
+    if role is None or language == "sql":
         return
-    inner = Gathering(None, later.effort)
+    inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, role, EXECUTED), inner, language)
-    steals = vocabulary().values["scriptsteals" if role == "command" else "codesteals"]
+    if role == "command":
+        steals = vocabulary().values["scriptsteals"]
+        for signal in inner.signals:
+            if signal.fact in steals:
+                found.signal(signal.fact, text, signal.evidence)
+        return
+    is_test, serves = _TESTS(written.path), language == "php" and _ASKED(program)
     for signal in inner.signals:
-        if signal.fact in steals or (serves and signal.fact in _OBEYS):
-            found.signal(signal.fact, Text("", "", role="code"), signal.evidence)
+        counts = _CARRIES(program) if signal.fact in _WITH_SECRETS else not is_test
+        if " " not in signal.fact and (counts or (serves and signal.fact in _OBEYS)):
+            found.signal(signal.fact, text, signal.evidence)
+    for effect in () if is_test else inner.resource_effects:
+        own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
+        if not own or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
+            found.effect(effect, text)
 
 
 @lru_cache(maxsize=8_192)

@@ -121,6 +121,7 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(flow("sends"))
 _NETWORK_SENDS: Final = Lazy(flow("network"))
+_LOADS: Final = frozenset({"require", "compile", "math.evaluate"})  # of JavaScript, that run no text of a program
 _PRINTS: Final = frozenset({"print", "puts"})
 # What a name holds through which something is sent that no text of the call shows.
 _CONNECTION: Final = Lazy(flow("connection"))
@@ -298,7 +299,7 @@ def _judge_flow(
         facts.signals.append(("code.runs-fetched", shown))
     if 0 in asked and (_HIDDEN_CODE.match(call.arguments) or _HIDDEN_TEXT.match(call.arguments)):
         facts.signals.append(("code.runs-decoded", shown))
-    elif 0 in asked and not (language in ("javascript", "typescript") and name in {"require", "compile"}):
+    elif 0 in asked and not (language in ("javascript", "typescript") and name in _LOADS):
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
@@ -311,7 +312,7 @@ def _judge_flow(
         elif "decoded" in given:
             facts.signals.append(("code.runs-decoded", shown))
         _shell(call, facts, effort, files)
-    elif 5 in asked and "fetched" in _kinds(call.arguments, kinds) and SHELL_NAME.search(call.arguments):
+    elif 5 in asked and "fetched" in _kinds(call.arguments, kinds) and SHELL_NAME.search(call.text):
         facts.signals.append(("code.runs-fetched", shown))
     if 2 in asked and given & {"fetched", "decoded"}:
         facts.signals.append(("code.unpickles", shown))

@@ -33,6 +33,7 @@ from aegis.detect.operands import below
 from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
     argument_of,
+    drives_library,
     executes,
     is_trial,
     named_role,
@@ -175,7 +176,7 @@ class _Strings(NamedTuple):
 
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
-    runs = runs_code(tool) or executes(tool)
+    runs = runs_code(tool) or executes(tool) or drives_library(tool)
     chosen, runner = spoken(subject.arguments) if runs else ("", "")
     named, meant = named_after(subject.arguments) if runs and not runner else ("", "")
     if runs and not named and not runner:

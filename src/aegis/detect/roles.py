@@ -66,7 +66,7 @@ _CODE_TOOL: Final = frozenset({
     "bun", "code", "csharp", "deno", "dotnet", "golang", "interpreter", "ipython", "java", "javascript", "jshell",
     "julia", "jupyter", "kotlin", "lua", "node", "notebook", "perl", "php", "python", "repl", "rscript", "ruby", "rust",
     "scala", "swift", "typescript", "tinker", "irb", "tsx", "groovy", "octave", "matlab", "apex", "osascript",
-    "applescript", "elixir", "iex", "fsharp", "fsi",
+    "applescript", "elixir", "iex", "fsharp", "fsi", "dart", "nim",
 })  # fmt: skip
 _INTERPRETS: Final = frozenset({"repl", "interpreter", "ipython"})  # that call what they are asked to run a query
 # Programs that a service runs for others, and what puts them there: `lambda_update`.
@@ -74,7 +74,9 @@ _HOSTED: Final = frozenset({"lambda", "lambdas", "faas", "serverless"})
 _DEPLOYS: Final = frozenset({"update", "deploy", "create", "publish", "put"})
 # Frameworks and languages, and what of them runs code: `rails_console`, `r_console`.
 _CONSOLED: Final = frozenset({"rails", "django", "laravel", "r", "js", "go", "browser", "devtools", "cargo", "spring"})
-_CONSOLES: Final = frozenset({"console", "eval", "evaluate", "runner", "script", "shell", "run", "execute", "exec"})
+_CONSOLES: Final = frozenset(
+    {"console", "snippet", "eval", "evaluate", "runner", "script", "shell", "run", "execute", "exec"}
+)
 _SHELL_TOOL: Final = frozenset({
     "bash", "shell", "terminal", "sh", "cmd", "powershell", "pwsh", "ps1", "zsh", "fish", "ksh", "nushell", "console",
     "command", "bat",
@@ -243,6 +245,21 @@ def runs_code(tool: str) -> bool:
     return not _RUNNING.isdisjoint(words_of(tool))
 
 
+@lru_cache(maxsize=8_192)
+def drives_library(tool: str) -> bool:
+    """Whether a tool is named after a library and how that is spoken to: `graph_js`, `azure_sdk`, `kafka_admin`."""
+    words = words_of(tool)
+    ends = not _SPOKEN.isdisjoint(words[-1:]) or not _SPOKEN.isdisjoint(words[:1])
+    return ends and _LAYS_OUT.isdisjoint(words) and _TELLS.isdisjoint(words) and _MAKES.isdisjoint(words)
+
+
+_SPOKEN: Final = frozenset({
+    "admin", "client", "cs", "exs", "go", "jl", "js", "kt", "nodejs", "pl", "py", "rb", "rs", "scala", "sdk", "ts",
+})  # fmt: skip
+_MAKES: Final = frozenset({
+    "build", "bundle", "check", "compile", "convert", "create", "minify", "obfuscate", "optimize", "parse", "post",
+    "save", "search", "transpile", "write",
+})  # fmt: skip
 _LANGUAGES: Final = _CODE_TOOL | _SQL_TOOL | {"json", "query", "script"}
 
 
@@ -357,7 +374,7 @@ def role_of(
     located = (role in _LOCATED and works_on_files(tool)) or (role == "unknown" and runs == "sql")
     if located and value.startswith(_ROOTS) and value[:2] != "/*" and len(value) < _MOST_PATH and "\n" not in value:
         return "path", 60
-    if role == "code" and runs is None and not to_file and runs_code(tool):
+    if role == "code" and runs is None and not to_file and (runs_code(tool) or drives_library(tool)):
         return "code", 60
     if (role in _WRITTEN and (to_file or value.startswith(_PATCH))) or (
         to_file and argument in _EDITED and not _EDITS.isdisjoint(words_of(tool))

@@ -42,6 +42,8 @@ _RUN_BY: Final[Mapping[str, frozenset[str]]] = {
     "run_rust": frozenset({"rust", "rs"}),
     "run_kotlin": frozenset({"kotlin", "kt", "kts"}),
     "run_swift": frozenset({"swift"}),
+    "run_dart": frozenset({"dart", "flutter"}),
+    "run_nim": frozenset({"nim"}),
     "run_scala": frozenset({"scala", "sc"}),
     "run_groovy": frozenset({"groovy"}),
     "run_lua": frozenset({"lua", "luajit"}),
@@ -140,8 +142,8 @@ _SYSTEM_SHELLS: Final = frozenset({
     "terminal", "zsh",
 })  # fmt: skip
 _TAKES_TEXT: Final = frozenset({
-    "block", "body", "chunk", "content", "contents", "data", "document", "expr", "input", "line", "lines", "payload",
-    "query", "statement", "statements", "str", "string", "text", "value",
+    "block", "body", "chunk", "content", "contents", "data", "document", "e", "expr", "input", "line", "lines", "main",
+    "payload", "query", "statement", "statements", "str", "string", "text", "value",
 })  # fmt: skip
 _ASKED: Final = frozenset({"query", "statement"})  # what a tool that is named after a database runs
 _CONSOLES: Final = frozenset({"console", "interpreter", "irb", "jshell", "osascript", "repl", "runner", "tinker"})

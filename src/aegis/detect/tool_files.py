@@ -24,7 +24,7 @@ _WHOLE: Final = frozenset({
     "newcontent", "newcontents", "script", "source", "text", "value",
 })  # fmt: skip
 _IN: Final = frozenset({
-    "add", "added", "after", "becomes", "codeedit", "insertion", "inserttext", "new", "newcode", "newlines",
+    "add", "added", "after", "becomes", "codeedit", "insert", "insertion", "inserttext", "new", "newbody", "newcode", "newlines",
     "newsource", "newstr", "newstring", "newtext", "newvalue", "replace", "replacement", "replacementtext",
     "replacetext", "replacewith", "to", "updated", "with",
 })  # fmt: skip
@@ -248,7 +248,13 @@ def _is_target(pointer: str) -> bool:
     return not _TARGETS.isdisjoint(words) or (words[:1] in (("save",), ("new",)) and not _OF_PLACES.isdisjoint(words))
 
 
-_ENDINGS: Final = {"py": "python", "js": "node", "mjs": "node", "cjs": "node", "ts": "node", "php": "php", "sql": "sql"}
+_ENDINGS: Final = {
+    "py": "python", "js": "node", "mjs": "node", "cjs": "node", "jsx": "node", "ts": "node", "tsx": "node",
+    "php": "php", "sql": "sql", "go": "golang", "rs": "rust", "rb": "ruby", "pl": "perl", "pm": "perl", "java": "java",
+    "jsp": "java", "kt": "kotlin", "kts": "kotlin", "cs": "csharp", "fsx": "csharp", "swift": "swift", "scala": "scala",
+    "sc": "scala", "lua": "lua", "r": "r", "jl": "julia", "ex": "elixir", "exs": "elixir", "groovy": "groovy",
+    "dart": "dart", "nim": "nim",
+}  # fmt: skip
 
 
 def language_by_ending(path: str) -> str:

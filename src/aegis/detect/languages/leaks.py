@@ -43,10 +43,7 @@ _PERSON: Final = (
     r"document\.cookie|chrome\.cookies\.|browser\.cookies\.|localStorage\b|sessionStorage\b|clipboard\.readText|"
     r"\b(?:e|ev|evt|event)\.(?:key|keyCode|code|which)\b|pyperclip\.paste|input\[type=.?password"
 )
-_OF_PERSON: Final = Lazy(
-    r"document\.cookie|localStorage\b|sessionStorage\b|\b(?:e|ev|evt|event)\.(?:key|keyCode|code|which)\b|"
-    r"clipboard\.readText|pyperclip\.paste"
-)
+_OF_PERSON: Final = Lazy(flow("of-person"))
 _VARIABLE: Final = (
     r"(?:environ(?:\.get)?|getenv|process\.env|ENV|Getenv|GetEnvironmentVariable)\W{1,4}[\"']?\w*"
     r"(?:SECRET|TOKEN|PASSW|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_KEY|APIKEY)\w*"
@@ -210,14 +207,9 @@ _KILLS: Final = Lazy(r"(?i)\bkill\w*\s*\(|\.terminate\s*\(|taskkill|\.suspend\s*
 
 
 # Every secret of a store, read one after another and sent to a host that is none of a store's.
-_LISTS_SECRETS: Final = Lazy(
-    r"(?i)properties_?of_?secrets|list_?secrets|describe_?parameters|parameters_?by_?path|secrets\.list|list_secret_versions|"
-    r"secrets\.kv\.\w+\.list"
-)
+_LISTS_SECRETS: Final = Lazy(flow("lists-secrets"))
 _READS_SECRET: Final = Lazy(r"(?i)get_?secret|access_?secret|get_?parameter|read_secret|with_?decryption")
-_OF_STORES: Final = Lazy(
-    r"(?i)azure|amazonaws|googleapis|vault|hashicorp|microsoft|windows\.net|onepassword|1password|doppler"
-)
+_OF_STORES: Final = Lazy(flow("of-stores"))
 _SENDS_OUT: Final = Lazy(flow("sends-out"))
 _ELSEWHERE: Final = Lazy(flow("elsewhere"))
 
@@ -250,14 +242,9 @@ def _goes_over_all(text: str, strings: Callable[[str], Iterable[str]]) -> bool:
     return any(map(_OTHERS_TREE.match, strings(text)))
 
 
-_GOES_OVER: Final = Lazy(
-    r"(?i)os\.walk|\.?walk\w*\(|rglob|readdir|enumeratefiles|getfiles\(|find\.find|directoryiterator|glob\w*[(.]|scandir|listfiles"
-)
+_GOES_OVER: Final = Lazy(flow("goes-over"))
 _TAKES_AWAY: Final = Lazy(r"(?i)\b(?:remove|unlink\w*|delete\w*|rm\w*|replace|rename|move)\s*!?\(")
-_OTHERS_TREE: Final = Lazy(
-    r"^(?:/(?:srv|mnt|media|data|home|var/(?:www|lib|mail|backups)|export|nfs|shares?|Users|Volumes)/[\w./-]{1,80}|[C-Z]:\\{1,2}\w"
-    r"[\w\\ ]{1,80}|\\{2,4}\w[\w\\ $.-]{1,80})$"
-)
+_OTHERS_TREE: Final = Lazy(flow("tree-of-others"))
 
 
 def _reads_home(effect: ResourceEffect) -> bool:
@@ -265,26 +252,22 @@ def _reads_home(effect: ResourceEffect) -> bool:
 
 
 def _overwrites_broadly(effect: ResourceEffect) -> bool:
-    """Whether what is written or deleted are the files of a person or of a whole system, whichever there are."""
+    """Whether what is written or deleted are the files of a person, a service or a system, whichever there are."""
     return effect.verb in ("write", "delete") and any(
-        is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
+        effect.resource in _OF_SERVICES or is_broad(_ANY_NAME.split(value)[0].rstrip("/\\"))
         for value in effect.values
         if _ANY_NAME.search(value) is not None
     )
 
 
+_OF_SERVICES: Final[frozenset[Resource]] = frozenset({"public-place", "storage", "database", "backup", "home"})
+
+
 _ROOMS: Final = Lazy(flow("rooms"))
 # What gives a shell to the network, leaves its sandbox, or starts itself without end.
-_ESCAPES_SANDBOX: Final = Lazy(
-    r"__subclasses__\s*\(|__globals__\s*\[|__builtins__\s*\[|\.mro\s*\(\)|func_globals|constructor\s*\.\s*constructor\s*\(|"
-    r"\.constructor\s*\(\s*['\"]return\s+(?:this|process)|process\.binding\s*\(|process\.mainModule|module\.constructor\._load|__import__\s*\(\s*['\"](?:os|subprocess|pty)['\"]\s*\)\s*\.\s*(?:system|popen|spawn)"
-)
-_DUPLICATES: Final = Lazy(
-    r"\bdup2\s*\(|fileno\s*\(\)|\.pipe\s*\(\s*\w*(?:stdin|sh\.stdin|client|socket|net)|stdin\s*=\s*s\b|proc_open"
-)
-_CONNECTS: Final = Lazy(
-    r"socket\.socket|\.connect\s*\(|net\.(?:connect|socket|createconnection)|fsockopen|stream_socket_client|new\s+net\.Socket|create_connection"
-)
+_ESCAPES_SANDBOX: Final = Lazy(flow("leaves-sandbox"))
+_DUPLICATES: Final = Lazy(flow("duplicates"))
+_CONNECTS: Final = Lazy(flow("connects-out"))
 _SHELL: Final = r"['\"](?:/(?:usr/)?bin/)?(?:ba|z|da|k)?sh(?:\s+-i)?['\"]|cmd\.exe|powershell"
 # What another machine sends over a connection, by the names that hold it, and what runs it.
 _CONNECTION: Final = Lazy(flow("sent-from-afar"))
@@ -299,6 +282,9 @@ _GIVES_EACH: Final = Lazy(
     r"(while\s*\(\s*<\$\w+>\s*\))"
 )
 _RUNS_SENT: Final = Lazy(flow("runs-sent"))
+_HANDLES: Final = Lazy(flow("handles"))  # the parameters of what answers a request
+_PARAMETER: Final = Lazy(r"(?:^|,)\s*(?:\w+\s+)?[*&]{0,2}(\$?\w+)\s*(?:[:=,]|$)")
+_ASKED_HERE: Final = Lazy(flow("asked-here"))  # what a request says, where it stands in the call itself
 _LITERALS: Final = Lazy(r"\"[^\"\n{}$\\]{0,200}\"|'[^'\n{}$\\]{0,200}'")  # with nothing put in
 _HELD: Final = Lazy(r"\$?[A-Za-z_]\w*")
 _SHELLS_OUT: Final = Lazy(rf"{_SHELL}|shell=True|^(?:`|%x|qx)")
@@ -308,20 +294,22 @@ _MOST_TOLD: Final = 400
 
 def runs_sent(text: str, assigned: Sequence[Assignment], calls: Sequence[CodeCall]) -> Iterator[tuple[str, str]]:
     """Return the signal of each call that runs what another machine sends over a connection of the text."""
-    if _CONNECTION.search(text) is None:
+    handled = [next(filter(None, match.groups())) for match in islice(_HANDLES.finditer(text), _MOST_TOLD)]
+    if not handled and _CONNECTION.search(text) is None:
         return
     given = [(one.name, one.value) for one in assigned[:_MOST_TOLD]]
     for match in islice(_GIVES_EACH.finditer(text), _MOST_TOLD):
         loop, looped, owner, heard, lines, line, topic = match.groups()
         given.append((loop or heard or line or "$_", looped or owner or lines or topic))
-    held: set[str] = set()
+    held = {match.group(1) for listed in handled for match in _PARAMETER.finditer(listed)}
     for name, value in given * _ROUNDS:
         if _OF_PLACE.search(value) is None and (_CONNECTION.search(value) or not held.isdisjoint(_names(value))):
             held.update(_names(name))
     for call in calls:
-        if _RUNS_SENT.search(call.name) is not None and not held.isdisjoint(_names(call.arguments)):
-            first = _names(call.arguments.partition(",")[0])
-            if _SHELLS_OUT.search(call.text) is not None or not held.isdisjoint(first):
+        asked = _ASKED_HERE.search(call.arguments) is not None
+        if _RUNS_SENT.search(call.name) is not None and (asked or not held.isdisjoint(_names(call.arguments))):
+            first = call.arguments.partition(",")[0]
+            if _SHELLS_OUT.search(call.text) or _ASKED_HERE.search(first) or not held.isdisjoint(_names(first)):
                 yield "code.runs-fetched", call.text[:_SHOWN]
 
 

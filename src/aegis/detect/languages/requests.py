@@ -82,12 +82,13 @@ def is_grave(statement: str, text: Callable[[], str]) -> bool:
 
 def is_for_tests(text: str) -> bool:
     """Whether all that a program asks is in memory, or a database near by that was made to be thrown away."""
-    if _IN_MEMORY.search(text) is not None and _CONNECTS.search(text) is None:
+    hosts = {match.group(1).lower() for match in _HOSTS.finditer(text)}
+    near = not any("." in host and host not in _NEAR_BY for host in hosts)
+    if (_IN_MEMORY.search(text) and not _CONNECTS.search(text)) or (near and _THROWN_AWAY.search(text)):
         return True
     told = [match.groups() for match in _BASES.finditer(text)]
     names = [next(filter(None, groups)) for groups in told]
     thrown = bool(names) and all((name.isdecimal() and name != "0") or is_throwaway(name) for name in names)
-    hosts = {match.group(1).lower() for match in _HOSTS.finditer(text)}
     return thrown and hosts <= _NEAR_BY and (bool(hosts) or any(groups[2] for groups in told))
 
 
@@ -115,10 +116,8 @@ _HOSTS: Final = Lazy(
 )
 _NEAR_BY: Final = frozenset({"localhost", "127.0.0.1"})
 _IN_MEMORY: Final = Lazy(r"(?i):memory:|\bmode=memory\b|\bjdbc:h2:mem:|\bsqlite://['\"]")
-_CONNECTS: Final = Lazy(
-    r"(?i)(?:postgres\w*|mysql|mariadb|mssql|oracle|mongodb(?:\+srv)?|jdbc:[a-gi-z]\w*)(?:\+\w+)?:(?://)?|\bhost\s*=|\b(?:environ|getenv)\b|process\.env|\bENV\[|"
-    r"\.(?:db|sqlite3?)['\"]"
-)
+_THROWN_AWAY: Final = Lazy(flow("thrown-away"))
+_CONNECTS: Final = Lazy(flow("connects"))
 
 
 def is_from_afar(path: str) -> bool:

@@ -68,14 +68,14 @@ _SHOWN: Final = 80
 
 # What a call ends, by the words that its name begins with.
 _ENDED: Final = Lazy(
-    r"^(?:(?:[bB]egin|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
-    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[uU]nlink|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop)|"
+    r"^(?:(?:[bB]egin|[eE]xecute|[sS]tart|[rR]ecursive|[bB]ulk|[bB]atch|[hH]ard|[fF]orce|[aA]dmin|[pP]ermanently)_?)?"
+    r"(?:(?P<deletes>[dD]elete|dbRemoveTable|del|[uU]nlink|[dD]estroy|[tT]erminate|[pP]urge|[dD]rop|[rR]emove_?(?:[oO]bject|[vV]olume|[bB]ucket|[bB]lob|[rR]epo|[pP]roject|[dD]atabase|[iI]ndex))|"
     r"(?P<disables>[dD]eactivate|[dD]isable|[sS]uspend|[dD]eleteUsers?)|(?P<unproves>[uU]nenroll|[rR]eset_?[fF]actors?)|(?P<undoes>[cC]ancel|[rR]efund|[rR]evoke))"
     r"(?:[_A-Z]\w*|s)?$|^(?:admin_)?(?:users?_|members?_)?(?P<removes>[rR]emove|kick|deprovision|ban)"
     r"(?:_?(?:[uU]sers?|[mM]embers?|[cC]ollaborators?|[oO]wners?|[dD]evices?|[cC]ustomers?|[aA]ccounts?))?(?:_?[fF]rom\w*)?$"
 )
 _BEGINNINGS: Final = (
-    "begin", "del", "store", "uid", "trash", "add_flags", "addflags", "messageflags", "unlink",
+    "begin", "execute", "del", "store", "uid", "trash", "add_flags", "addflags", "messageflags", "unlink",
     "destroy", "terminate", "purge", "deactivate", "disable", "suspend", "cancel", "refund",
     "revoke", "create", "recursive", "bulk", "batch", "hard", "force", "admin", "permanently", "drop", "remove",
     "kick", "deprovision", "ban", "admin_", "users_", "user_", "member", "start", "dbremovetable",
@@ -192,7 +192,7 @@ _DEEPEST: Final = 48  # nodes up to a whole program
 _EMULATED: Final = Lazy(rb"(?i)emulator|project_?id[\"']?\s*[:=]\s*[\"']demo-")
 
 
-_AUDIT: Final = Lazy(r"(?i)\baudit_?(?:event|log|entr(?:y|ies)|record|trail)s?\b")
+_AUDIT: Final = Lazy(r"(?i)\baudit_?(?:event|log|entr(?:y|ies)|record|trail)s?\b|PaperTrail::V|\bactivity_?logs?\b")
 
 
 def _of_audit(parts: Called, scope: NameScope) -> str:

@@ -16,11 +16,12 @@ from aegis.detect.languages.followed import ENUMERATION, PLAINLY_CALLED, closed,
 
 CodeLanguage = Literal[
     "python", "javascript", "typescript", "php", "ruby", "perl", "java", "go", "csharp",
-    "rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir",
+    "rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir", "dart",
+    "nim",
 ]  # fmt: skip
 # Those without a grammar here: their signs are read (`languages/plain.py`).
 PLAIN: Final[frozenset[CodeLanguage]] = frozenset(
-    {"rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir"}
+    {"rust", "kotlin", "swift", "scala", "lua", "r", "julia", "groovy", "elixir", "dart", "nim"}
 )
 
 
@@ -139,6 +140,8 @@ _SHOWN: Final[tuple[tuple[CodeLanguage, str], ...]] = (
     ("scala", r"(?m)\bobject\s+\w+\s+extends\s+App\b|^\s*import\s+(?:scala|sys)\.[\w.{}, ]*_?\s*$|\bdef\s+main\(args:"),
     ("swift",
      r"(?m)^\s*import\s+(?:Foundation|UIKit|AppKit|SwiftUI|Dispatch|Security)\s*$|\bFileManager\.default\b|\bguard\s+let\b"),
+    ("dart", r"(?m)^\s*import\s+['\"](?:dart|package):|^\s*(?:Future<void>|void)\s+main\("),
+    ("nim", r"(?m)^\s*(?:import|from)\s+std/|^when isMainModule|^import\s+os(?:proc|, )"),
     ("lua", r"(?m)^\s*local\s+(?:function\s+)?\w+\s*(?:=|\()|\b(?:os\.execute|io\.popen|redis\.p?call)\s*\("),
     ("elixir",
      r"(?m)^\s*defmodule\s|^\s*(?:alias|import|require)\s+[A-Z][\w.]*\s*$|\b(?:File|System|Enum|IO|Code|Path|Repo|Req|Application|HTTPoison)\.[a-z]\w*!?\([^\n]*\|>|\b(?:File|Req)\.[a-z_]+!\(|\bIO\.(?:puts|inspect)\b|\bSystem\.(?:cmd|shell|get_env)\(|\bCode\.eval_string\(|\bRepo\.delete_all\("),
@@ -178,6 +181,7 @@ _HINTS: Final[Mapping[str, CodeLanguage]] = {
     "tinker": "php", "laravel": "php", "rails": "ruby", "django": "python",
     "mongo": "javascript", "redis-cli": "lua", "valkey-cli": "lua", "keydb-cli": "lua",
     "kotlin": "kotlin", "jshell": "java", "java": "java", "golang": "go", "csharp": "csharp", "dotnet": "csharp",
+    "flutter": "dart",
 }  # fmt: skip
 # Names that stand in other words as well (`trust`, `evaluate`, `escalate`): they count as words of their own.
 _WORDS: Final[Mapping[str, CodeLanguage]] = {
@@ -185,7 +189,8 @@ _WORDS: Final[Mapping[str, CodeLanguage]] = {
     "lua": "lua", "luajit": "lua", "r": "r", "rscript": "r", "rlang": "r", "julia": "julia", "kt": "kotlin",
     "elixir": "elixir", "iex": "elixir", "exs": "elixir", "mix": "elixir", "fsi": "csharp", "fsharp": "csharp",
     "groovy": "groovy", "jenkins": "groovy", "wp": "php", "js": "javascript", "mjs": "javascript", "zx": "javascript",
-    "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia",
+    "ts": "typescript", "py": "python", "rb": "ruby", "cs": "csharp", "jl": "julia", "dart": "dart", "nim": "nim",
+    "go": "go",
 }  # fmt: skip
 _DIVIDES: Final = Lazy(r"[^a-z0-9]+")
 _TYPED: Final = next(pattern for language, pattern in _TOLD if language == "typescript")
@@ -244,6 +249,8 @@ def spelled(text: str, language: CodeLanguage) -> str:
         text = str(pattern.sub(other, text))
     if language == "php" and "<?" not in text:
         return f"<?php {text}"
+    if language == "go" and "func " not in text:  # statements alone, of which the grammar takes some for types
+        return f"func main() {{{text}\n}}" if "package " not in text and "import " not in text else text
     if language == "perl":
         return str(_SPAN.sub(r"\1 ..", text))
     if language == "csharp":
