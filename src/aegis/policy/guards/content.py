@@ -225,7 +225,7 @@ class ContentGuard:
         if rules and is_code:
             said = (match.group().strip("'\"`") for match in _IN_SENTENCES.finditer(value))
             value = "\n".join(piece for piece in said if piece.count(" ") >= _SENTENCE)
-        place = betrays(value, readings) if rules else None
+        place = betrays(value, readings) if rules and readings else None
         if place is None or (not is_code and is_cited(value, *place)):
             return
         if not value[: place[0]].rpartition("\n")[2].startswith(">"):
