@@ -5,7 +5,7 @@ A module of its own because it is pure and judged by sentences alone, whatever r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 import re2
@@ -235,10 +235,10 @@ def hands_over(data: bytes) -> Span | None:
     return find_parts("hands_over", data, quoted)
 
 
-def betrays(text: str) -> tuple[int, int] | None:
-    """Where a text has its reader work against the one he works for, in characters."""
+def betrays(text: str, readings: Iterable[str]) -> tuple[int, int] | None:
+    """Where a text has its reader work against the one he works for by one of these readings, in characters."""
     data = text.encode("utf-8", "replace")
-    span = find_parts("betrays", data, quoted)
+    span = next((span for name in readings if (span := find_parts(name, data, quoted)) is not None), None)
     if span is None or span.quoted:
         return None
     first, last = (len(data[:place].decode("utf-8", "ignore")) for place in span[:2])

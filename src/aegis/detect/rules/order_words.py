@@ -48,6 +48,7 @@ class PartsOfOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     needs: tuple[str, ...]
     weights: Mapping[str, int]
     looks_back: bool = False  # whether the sentence before counts as well
+    counts_as: Mapping[str, str] = {}  # kinds that are others said more plainly, and weigh once together
 
 
 class OrderWords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

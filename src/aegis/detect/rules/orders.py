@@ -168,6 +168,7 @@ def _weight_of(reading: PartsOfOrder, before: bytes, found: bytes, after: bytes)
     if not all(says(kind, near) for kind in reading.needs):
         return None
     said = {*reading.needs, *(kind for kind in reading.weights if says(kind, near))}
+    said |= {kind for plain, kind in reading.counts_as.items() if kind not in said and says(plain, near)}
     if said.isdisjoint(reading.anchors):
         return None  # what it is about is forbidden
     if "waived" in said:

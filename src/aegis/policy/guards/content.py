@@ -176,6 +176,8 @@ class ContentGuard:
             return
         paths = [text.value for text in texts if text.role == "path"]
         told = not known["telling"].isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
+        declares = _declares_tools(tool.rpartition("__")[2])  # without the name of its server
+        given = declares or not known["briefing"].isdisjoint(names) or any(map(_OF_AGENTS.search, paths))
         is_code = any(map(_OF_CODE.search, paths))
         least = _LEAST_IN_CODE if is_code else 1
         left = _MOST_WRITTEN
@@ -183,13 +185,19 @@ class ContentGuard:
             value, role = text.value, text.role
             if role not in _TOLD_BY or len(value) > left or (role in _SHORT and value.count(" ") < _SENTENCE):
                 continue
+            place = words_of(argument_of(text.path))
+            tasked = not known["tasking"].isdisjoint((*names, *place))
+            alone = "misguides" if given or not known["briefed"].isdisjoint(place) else "missends" if tasked else ""
             carried = _HANDS_ON.search(value) is not None
             if role in _CARRIERS and not carried:
                 continue
             in_code = is_code or role in _CARRIERS or _OF_AGENTS.search(value) is not None
             may_order = told or _MAY_ORDER.search(value) is not None
-            if (carried or not in_code) and (may_order or _MAY_BETRAY.search(value)):
-                for rule, evidence in () if _is_about_orders(texts) else self._betrayals(value, in_code):
+            if carried or not in_code:
+                readings = [alone] if alone else []
+                if may_order or _MAY_BETRAY.search(value):
+                    readings.append("betrays")
+                for rule, evidence in () if _is_about_orders(texts) else self._betrayals(value, in_code, readings):
                     seen.setdefault((rule.id, text.path), (rule, evidence))
             if not may_order:
                 continue
@@ -208,7 +216,7 @@ class ContentGuard:
                 rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
                 seen.setdefault((rule.id, text.path), (rule, value[hit.start : hit.end]))
 
-    def _betrayals(self, value: str, is_code: bool) -> Iterator[tuple[Rule, str]]:
+    def _betrayals(self, value: str, is_code: bool, readings: Sequence[str]) -> Iterator[tuple[Rule, str]]:
         """Yield where a text has its next reader work against the one he works for, by the rules about that.
 
         Of code only what is said in sentences is read: strings, remarks and lines without its marks.
@@ -217,7 +225,7 @@ class ContentGuard:
         if rules and is_code:
             said = (match.group().strip("'\"`") for match in _IN_SENTENCES.finditer(value))
             value = "\n".join(piece for piece in said if piece.count(" ") >= _SENTENCE)
-        place = betrays(value) if rules else None
+        place = betrays(value, readings) if rules and readings else None
         if place is None or (not is_code and is_cited(value, *place)):
             return
         if not value[: place[0]].rpartition("\n")[2].startswith(">"):
