@@ -28,8 +28,7 @@ from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import asked
-from aegis.detect.tool_files import language_by_ending, put_at, script_of
-from aegis.detect.tool_words import vocabulary
+from aegis.detect.tool_files import breaks, concerns_others, language_by_ending, put_at, script_of, steals
 
 _CLIENTS: Final = frozenset({"az", "curl", "gh", "glab", "http", "https", "wget", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -392,26 +391,6 @@ _ELSEWHERE: Final = frozenset({"shell.installs", "shell.publishes"})
 _RECIPES: Final = one_of(r"(?i)^(?:gnu)?makefile$|\.mk$|^justfile$|^taskfile\.ya?ml$")
 
 
-# What somebody's code does to the data of whoever runs it, as every program with a store does; and what is lived on.
-_ITS_OWN: Final = one_of(
-    "^(?:record|table|database|namespace|cluster|cloud-(?:resource|identity|log)|file|repository)$"
-)
-_KEPT: Final = frozenset({"credential", "secret-store", "log"})  # by a program for itself where no path says whose
-_IS_PATH: Final = one_of(r"[/\\~]")
-_TESTS: Final = one_of(r"(?i)(?:^|/)(?:tests?|specs?|__tests__)/|(?:^|/)test_[^/]*$|[._](?:test|spec)\.[a-z]+$")
-_LIVED_ON: Final = one_of(r"(?i)(?:^|[^a-z])(?:prod|prd|production|live)(?:[^a-z]|$)")
-_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")  # where the text names one of a person
-_CARRIES: Final = one_of(
-    r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
-    r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
-)
-
-
-# A page that runs what whoever asks for it says.
-_ASKED: Final = one_of(r"\$_(?:GET|POST|REQUEST|COOKIE|SERVER|FILES)|php://input")
-_OBEYS: Final = frozenset({"code.runs-fetched", "code.runs-decoded"})
-
-
 def _carried(written: Written, later: Gathering, found: Gathering) -> None:
     """Add what a program that is only written would do wherever it is run; what it does to its own data is its own."""
     program = written.flow.text
@@ -420,20 +399,11 @@ def _carried(written: Written, later: Gathering, found: Gathering) -> None:
         return
     inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, role, EXECUTED), inner, language)
-    if role == "command":
-        steals = vocabulary().values["scriptsteals"]
-        for signal in inner.signals:
-            if signal.fact in steals:
-                found.signal(signal.fact, text, signal.evidence)
-        return
-    is_test, serves = _TESTS(written.path), language == "php" and _ASKED(program)
     for signal in inner.signals:
-        counts = _CARRIES(program) if signal.fact in _WITH_SECRETS else not is_test
-        if " " not in signal.fact and (counts or (serves and signal.fact in _OBEYS)):
+        if steals(signal.fact) if role == "command" else breaks(signal.fact, written.path, program):
             found.signal(signal.fact, text, signal.evidence)
-    for effect in () if is_test else inner.resource_effects:
-        own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
-        if not own or any(map(_LIVED_ON, (*effect.values, effect.evidence))):
+    for effect in inner.resource_effects if role == "code" else ():
+        if concerns_others(effect, written.path):
             found.effect(effect, text)
 
 

@@ -10,7 +10,7 @@ Work is linear: every word is looked up once, of a bounded number of short value
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import islice, pairwise
 from math import sqrt

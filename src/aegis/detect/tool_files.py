@@ -11,12 +11,15 @@ from itertools import islice
 from typing import Any, Final
 from urllib.parse import unquote
 
+from aegis.core.effects import ResourceEffect
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
 from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
 from aegis.detect.line_files import PLAYS
+from aegis.detect.quick import one_of
 from aegis.detect.roles import words_of
+from aegis.detect.tool_words import vocabulary
 
 # Names of arguments, without case and signs: a whole text, what an edit puts in, and what it takes out.
 _WHOLE: Final = frozenset({
@@ -24,9 +27,9 @@ _WHOLE: Final = frozenset({
     "newcontent", "newcontents", "script", "source", "text", "value",
 })  # fmt: skip
 _IN: Final = frozenset({
-    "add", "added", "after", "becomes", "codeedit", "insert", "insertion", "inserttext", "new", "newbody", "newcode", "newlines",
-    "newsource", "newstr", "newstring", "newtext", "newvalue", "replace", "replacement", "replacementtext",
-    "replacetext", "replacewith", "to", "updated", "with",
+    "add", "added", "after", "becomes", "codeedit", "insert", "insertion", "inserttext", "new", "newbody", "newcode",
+    "newlines", "newsource", "newstr", "newstring", "newtext", "newvalue", "replace", "replacement",
+    "replacementtext", "replacetext", "replacewith", "to", "updated", "with",
 })  # fmt: skip
 _OUT: Final = frozenset({
     "before", "find", "findtext", "from", "match", "old", "oldcode", "oldcontent", "oldlines", "oldstr", "oldstring",
@@ -283,3 +286,38 @@ def script_of(path: str, text: str) -> tuple[TextRole | None, str]:
         return None, ""
     name = started.group(1)
     return ("command", "") if name.endswith("sh") else ("code", name)
+
+
+# What somebody's code does to the data of whoever runs it, as every program with a store does; and what is lived on.
+_ITS_OWN: Final = one_of(
+    "^(?:record|table|database|namespace|cluster|cloud-(?:resource|identity|log)|file|repository)$"
+)
+_KEPT: Final = frozenset({"credential", "secret-store", "log"})  # by a program for itself where no path says whose
+_IS_PATH: Final = one_of(r"[/\\~]")
+_TESTS: Final = one_of(r"(?i)(?:^|/)(?:tests?|specs?|__tests__)/|(?:^|/)test_[^/]*$|[._](?:test|spec)\.[a-z]+$")
+_LIVED_ON: Final = one_of(r"(?i)(?:^|[^a-z])(?:prod|prd|production|live)(?:[^a-z]|$)")
+_WITH_SECRETS: Final = ("code.sends-secret", "code.reads-secret")  # where the text names one of a person
+_CARRIES: Final = one_of(
+    r"(?i)environ\b|process\.env|getenv|\bENV\b|\.(?:ssh|aws|npmrc|netrc|kube|gnupg|pypirc|docker|git-credentials)\b|"
+    r"id_rsa|login data|dup2|/bin/(?:ba)?sh|logins\.json|/etc/shadow"
+)
+
+
+def steals(fact: str) -> bool:
+    """Whether a signal of a script that is only written is one of what nobody's script does."""
+    return fact in vocabulary().values["scriptsteals"]
+
+
+def breaks(fact: str, path: str, program: str) -> bool:
+    """Whether a signal of a program that is only written counts wherever it is run."""
+    if " " in fact:
+        return False
+    return bool(_CARRIES(program)) if fact in _WITH_SECRETS else not _TESTS(path)
+
+
+def concerns_others(effect: ResourceEffect, path: str) -> bool:
+    """Whether a program that is only written to `path` does something to more than its own data."""
+    if _TESTS(path):
+        return False
+    own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
+    return not own or any(map(_LIVED_ON, (*effect.values, effect.evidence)))
