@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from aegis.detect.shell.catalogue import families, program_folder
+from aegis.detect.tool_words import builtin_tools
 from benchmarks.learning import Row
 
 TESTS: Final = Path(__file__).parents[2] / "tests"
@@ -71,9 +72,13 @@ def harmless_of_tests() -> list[Example]:
             told = entry if is_call else {"arguments": {held.get("argument"): entry}}
             found.append((told.get("tool", held.get("tool")), told["arguments"]))
     found += [(one.good_tool, one.good) for one in pairs_of_tests()]
+    golden = map(msgspec.json.decode, (TESTS / "golden" / "calls.jsonl").read_bytes().splitlines())
+    found += [(one["call"][2], one["call"][3]) for one in golden if one["decision"][0] == "allow"]
     files = [(path.name, path.read_text("utf-8")) for path in sorted(program_folder().glob("*.yaml"))]
     for known in families(files):
         found += [("bash", {"command": command}) for command in known.passes]
+    for file in builtin_tools():
+        found += [(one.tool, one.arguments) for known in file.commands for one in known.passes]
     return [Example(tool=tool, good=arguments) for tool, arguments in found if tool and isinstance(arguments, dict)]
 
 

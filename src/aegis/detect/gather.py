@@ -326,11 +326,11 @@ def gather(subject: FactSubject) -> Facts:
             found.effect(member.effect, Text(member.pointer, member.effect.evidence))
         roles = {text.role for text in texts}
         is_text = filed or not _RUNS.isdisjoint(roles)
-        likely = None if asks(deed) else shipped_for_text().likely(tool, given)
-        if likely is None and not is_text and total <= _MOST_WEIGHED and "document" not in roles and acts(deed):
-            likely = shipped().likely(tool, given)
-        if likely is not None and not only_says(given):
-            found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
+        is_brief = not is_text and total <= _MOST_WEIGHED and "document" not in roles and acts(deed)
+        if is_brief or (is_text and not asks(deed)):
+            likely = shipped_for_text().likely(tool, given) or (shipped().likely(tool, given) if is_brief else None)
+            if likely is not None and not only_says(given):
+                found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:
         indexes = {text.path: index for index, text in enumerate(texts)}
         for path, role, running in analyse_written(found, texts)[:MAX_VIEWS]:

@@ -169,7 +169,7 @@ _TEXT = TextWeights(
 
 def test_running_text_scores_what_its_tokens_and_pairs_add() -> None:
     arguments = {"command": "cat jobs.txt\nprintf '%s' x | crontab -"}
-    tokens, pairs = tokens_and_pairs(one.tokens for one in said_in("bash", arguments))
+    tokens, pairs = tokens_and_pairs(said_in("bash", arguments))
     scorer = TextScorer(_TEXT)
     assert scorer.score("bash", arguments) == pytest.approx(-0.2 + 0.8 * weight_of(len(tokens) + len(pairs)))
     likely = scorer.likely("bash", arguments)
