@@ -104,9 +104,9 @@ def test_a_statement_in_a_file_is_held_as_on_the_command_line(place: Deployment)
 
 
 def test_code_and_tools_that_run_a_file_run_what_was_written(place: Deployment) -> None:
-    call(place, "write_file", path="x.py", content="import os\nos.system('rm -rf /')\n")
-    assert call(place, "run_script", path="x.py").reason is Reason.ATTACK_DETECTED
-    code = "import subprocess\nsubprocess.run(['python', 'x.py'])\n"
+    call(place, "write_file", path="tests/x.py", content="import os\nos.system('rm -rf /')\n")
+    assert call(place, "run_script", path="tests/x.py").reason is Reason.ATTACK_DETECTED
+    code = "import subprocess\nsubprocess.run(['python', 'tests/x.py'])\n"
     assert call(place, "python", code=code).reason is Reason.ATTACK_DETECTED
 
 
