@@ -62,6 +62,7 @@ may_tell: Final = one_of(
     r"(?i)\|\s*delete\b|<delete>|emptyrecyclebin|\bdelete\s+\[|credentials?provider|\bjenkins\b|hudson\.|\bcapabilities\b",
 )
 _STATEMENT: Final = 1
+_IN_STORES: Final = frozenset({"record", "table", "database"})  # that a store for trying things out holds
 
 
 # Text that is a manifest: of a cluster, of a set of containers, of a container API, of a policy.
@@ -80,17 +81,16 @@ def structured_effects(
     Text that holds a manifest is read as one, but for what is only written `to_files`.
     """
     deed = deed or deed_of(tool, arguments)
-    found = list(_deleted(deed, arguments)) if _may_delete(deed) and not in_trial_store(arguments) else []
+    found = list(_deleted(deed, arguments)) if _may_delete(deed) else []
     names = {name.lower().replace("_", "") for name in arguments}
-    if not names.isdisjoint(_SPARES) and not in_trial_store(arguments):
+    if not names.isdisjoint(_SPARES):
         found.extend(Told(f"/{escape(name)}", effect) for name, effect in changes_all(arguments, deed))
     requests = not names.isdisjoint(_OF_REQUEST)
     changes = mutations_of(arguments) if "mutation" in together else []
     if speaks(tool) or requests or changes or not names.isdisjoint(_ACTIONS):
-        deeds = tool_deeds(tool, arguments, changes)
-        found.extend(
-            one for one in deeds if one.effect.resource not in ("record", "table") or not in_trial_store(arguments)
-        )
+        found.extend(tool_deeds(tool, arguments, changes))
+    if found and in_trial_store(arguments):
+        found = [one for one in found if one.effect.resource not in _IN_STORES]
     for change in changes:
         deleted = _deleted(change.field, change.given) if _may_delete(change.field) else ()
         found.extend(Told(change.pointer, one.effect) for one in (*deleted, *_told(change.given, change.field)))

@@ -308,16 +308,19 @@ def steals(fact: str) -> bool:
     return fact in vocabulary().values["scriptsteals"]
 
 
-def breaks(fact: str, path: str, program: str) -> bool:
+def is_of_tests(path: str) -> bool:
+    """Whether a file is named as one of tests, which do to what they made whatever is to be tried."""
+    return bool(_TESTS(path))
+
+
+def breaks(fact: str, program: str, *, is_test: bool) -> bool:
     """Whether a signal of a program that is only written counts wherever it is run."""
     if " " in fact:
         return False
-    return bool(_CARRIES(program)) if fact in _WITH_SECRETS else not _TESTS(path)
+    return bool(_CARRIES(program)) if fact in _WITH_SECRETS else not is_test
 
 
-def concerns_others(effect: ResourceEffect, path: str) -> bool:
-    """Whether a program that is only written to `path` does something to more than its own data."""
-    if _TESTS(path):
-        return False
+def concerns_others(effect: ResourceEffect) -> bool:
+    """Whether a program that is only written does something to more than its own data."""
     own = _ITS_OWN(effect.resource) or (effect.resource in _KEPT and not any(map(_IS_PATH, effect.values)))
     return not own or any(map(_LIVED_ON, (*effect.values, effect.evidence)))
