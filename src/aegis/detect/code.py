@@ -121,7 +121,11 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(flow("sends"))
 _NETWORK_SENDS: Final = Lazy(flow("network"))
-_LOADS: Final = frozenset({"require", "compile", "math.evaluate"})  # of JavaScript, that run no text of a program
+_LOADS: Final = frozenset(
+    {"load", "require", "compile", "math.evaluate"}
+)  # of JavaScript, that run no text of a program
+_TIMERS: Final = ("settimeout", "setinterval", "setimmediate")  # of JavaScript: run a text or call a function
+_FUNCTION: Final = Lazy(r"^\s*(?:async\s*)?(?:function\b|\w+\s*=>|\([^()]*\)\s*(?::[^=]*)?=>)")
 _PRINTS: Final = frozenset({"print", "puts"})
 # What a name holds through which something is sent that no text of the call shows.
 _CONNECTION: Final = Lazy(flow("connection"))
@@ -299,7 +303,10 @@ def _judge_flow(
         facts.signals.append(("code.runs-fetched", shown))
     if 0 in asked and (_HIDDEN_CODE.match(call.arguments) or _HIDDEN_TEXT.match(call.arguments)):
         facts.signals.append(("code.runs-decoded", shown))
-    elif 0 in asked and not (language in ("javascript", "typescript") and name in _LOADS):
+    elif 0 in asked and not (
+        language in ("javascript", "typescript")
+        and (name in _LOADS or (name.endswith(_TIMERS) and "function" in given))
+    ):
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
         elif "decoded" in given:
@@ -411,6 +418,8 @@ def _flows(code: Code) -> dict[str, frozenset[str]]:
 def _assign(assignments: Sequence[Assignment], kinds: dict[str, frozenset[str]]) -> None:
     for assignment in assignments:
         found = _kinds(assignment.value, kinds)
+        if found and _FUNCTION.match(assignment.value):
+            found |= {"function"}
         for match in _NAME.finditer(assignment.name) if found else ():
             kinds[match.group()] = kinds.get(match.group(), frozenset()) | found
 

@@ -27,7 +27,7 @@ from aegis.detect.resources import is_local_page
 _WORD: Final = Lazy(r"[A-Z]+[a-z]*|[a-z]+")
 _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
     "command": ("command", "cmd", "commands", "shell", "bash", "cmdline", "argv", "shellcommand", "terminal",
-        "entrypoint"),
+        "entrypoint", "sh"),
     "sql": ("sql", "statement", "statements", "stmt", "tsql", "plsql", "pgsql"),
     "path": ("path", "file", "filename", "filepath", "dir", "directory", "folder", "paths", "files", "filenames",
         "destination", "cwd", "pathname", "workdir"),
@@ -37,7 +37,7 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "predicate", "keyword", "needle", "phrase", "search", "term", "selector", "jql", "kql", "cql", "wiql",
         "lucene", "expr"),
     "code": ("code", "script", "source", "program", "expression", "snippet", "formula", "function", "lambda", "eval",
-        "chunk", "apex"),
+        "chunk", "apex", "pipeline", "rules"),
     "content": (
         "content", "contents", "body", "text", "message", "description", "comment", "subject", "title", "summary",
         "note", "notes", "document", "css", "html", "markdown", "caption", "reason", "prompt", "instructions",
@@ -46,7 +46,8 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "plan", "step", "steps", "fact", "todos", "explanation", "resolution", "observation", "observations",
         "rationale", "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
         "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
-        "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript",
+        "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript", "csv",
+        "tsv", "xml", "yaml",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",
@@ -308,6 +309,8 @@ _TYPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "co
 _FILE: Final = Lazy(
     r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12})$|^(?:\.[A-Za-z][\w.-]{0,60}|[A-Za-z]{1,40}file|LICENSE|README|CODEOWNERS|PKGBUILD|crontab)$"
 )
+_LINES: Final = frozenset({"lines", "line_range"})  # that are edited in a file which is open
+_LINES_OF_FILE: Final = Lazy(r"^\d{1,9}[:-]\d{1,9}$")
 # A short text of one line is as much a value as any other: what is put into a query, a command or a path.
 _SHORT: Final = 200
 # What a text for people does not begin with: at most one word, and then a sign that ends a value.
@@ -316,7 +319,9 @@ _ENDS_VALUE: Final = Lazy(r"""^\s*[\w.@%+-]{0,16}\s*(?:['";|&*()]|\$[({])""")
 _QUOTED: Final = Lazy(r"""(\s)"\w[^"'`]*"($|[\s.,:;!?)])""")
 _VALUE_SIGNS: Final = frozenset("'\";|&*()$")  # one of which that asks for: most texts are asked no further
 # What edits of a file call its text.
-_EDITED: Final = frozenset({"after", "append", "before", "insert", "lines", "new", "old", "prepend", "replace"})
+_EDITED: Final = frozenset({
+    "after", "append", "before", "insert", "lines", "new", "old", "prepend", "replace", "replacement",
+})  # fmt: skip
 _EDITS: Final = frozenset({"edit", "file", "files", "modify", "multiedit", "patch", "replace"})
 _PATCH: Final = ("diff --git ", "--- ", "*** Begin Patch", "@@ ", "Index: ")
 
@@ -336,11 +341,16 @@ def _last_name(path: str) -> str:
 
 
 def writes_file(tool: str, raw: Sequence[Raw]) -> bool:
-    """Whether a call writes or edits a file: the tool's name says so, and an argument names the file."""
+    """Whether a call writes or edits a file: the tool's name says so, and an argument names the file or its lines."""
     if not writes_by_name(tool):
         return False
     for path, value, is_key in raw[:_MOST_NAMES]:
-        if not is_key and named_role(tool, argument_of(path))[0] == "path" and _FILE.search(value):
+        if is_key:
+            continue
+        argument = argument_of(path)
+        if (named_role(tool, argument)[0] == "path" and _FILE.search(value)) or (
+            argument in _LINES and _LINES_OF_FILE.match(value) is not None
+        ):
             return True
     return False
 
