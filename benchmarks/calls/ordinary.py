@@ -38,6 +38,8 @@ FENCED: Final = {
 }  # fmt: skip
 FILED: Final = frozenset({"yaml", "terraform", "dockerfile", "makefile", "json", "jenkinsfile"})  # that nobody runs
 FENCE: Final = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LINE: Final = re.compile(r"^`([^`\n]+)`$", re.MULTILINE)  # a command that a document says in a line of its own
+FILLED_IN: Final = re.compile(r"\{\{(?:\[([^|\]]*)\|[^\]]*\]|([^}]*))\}\}")  # what a reader fills in or chooses
 WRITERS: Final = (
     ("write_file", "path", "content"), ("Write", "file_path", "content"), ("create_file", "path", "file_text"),
     ("write_to_file", "path", "content"), ("fs_write", "filename", "text"),
@@ -58,11 +60,13 @@ RUNNERS: Final = {
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """One repository, the commit that was learned from, and its licence."""
+    """One repository, the commit that was learned from, and its licence; `under` which folder, and how many files."""
 
     name: str
     commit: str
     licence: str
+    under: str = ""
+    most: int = MOST_FILES  # of a kind
 
 
 def ordinary(folder: Path) -> Iterator[Example]:
@@ -71,28 +75,34 @@ def ordinary(folder: Path) -> Iterator[Example]:
         clone = folder / repository.name
         if not clone.is_dir():
             raise FileNotFoundError(f"{clone}: clone https://github.com/{repository.name} there")
-        yield from _of(clone, repository.commit)
+        yield from _of(clone, repository)
 
 
-def _of(clone: Path, commit: str) -> Iterator[Example]:
+def _of(clone: Path, repository: Repository) -> Iterator[Example]:
+    commit = repository.commit
     kinds: dict[str, list[str]] = {}
     for path in _git(clone, "ls-tree", "-r", "--name-only", commit).splitlines():
+        if not path.startswith(repository.under):
+            continue
         name = path.rsplit("/", 1)[-1]
         kind = KINDS.get(name.rsplit(".", 1)[-1].lower())
         if kind is not None and "vendor/" not in path and "node_modules" not in path and "lock" not in name:
             kinds.setdefault(kind, []).append(path)
     for kind, paths in kinds.items():
-        for path in sorted(paths, key=_hash)[: MOST_PLAIN if kind == "json" else MOST_FILES]:
+        for path in sorted(paths, key=_hash)[: MOST_PLAIN if kind == "json" else repository.most]:
             text = _git(clone, "show", f"{commit}:{path}")
             if not text.strip() or len(text) > LONGEST:
                 continue
             if kind == "document":
-                yield from _said_in(text)
+                yield from _said_in(text, "cmd" if "/windows/" in path else "bash")
             else:
                 yield _from_file(kind, path, _piece(text, path))
 
 
-def _said_in(document: str) -> Iterator[Example]:
+def _said_in(document: str, shell: str) -> Iterator[Example]:
+    """The blocks and lines of a document that are programs; a line without a language is one of the `shell`."""
+    for line in list(LINE.finditer(document))[:MOST_BLOCKS]:
+        yield _run(shell, FILLED_IN.sub(lambda found: found.group(1) or found.group(2), line.group(1)))
     for found in list(FENCE.finditer(document))[:MOST_BLOCKS]:
         kind = FENCED.get(found.group(1).lower())
         if kind is not None:

@@ -28,7 +28,7 @@ from aegis.detect.restated import Restated, as_applescript, guards_by_name
 from aegis.detect.roles import words_of
 from aegis.detect.self_running import commands_in, gives_away
 from aegis.detect.structured import asked
-from aegis.detect.tool_files import breaks, concerns_others, language_by_ending, put_at, script_of, steals
+from aegis.detect.tool_files import breaks, concerns_others, is_of_tests, language_by_ending, put_at, script_of, steals
 
 _CLIENTS: Final = frozenset({"az", "curl", "gh", "glab", "http", "https", "wget", "xh"})
 _RUNS: Final[frozenset[TextRole]] = frozenset({"command", "sql", "path", "url"})
@@ -399,11 +399,12 @@ def _carried(written: Written, later: Gathering, found: Gathering) -> None:
         return
     inner, text = Gathering(None, later.effort), Text("", "", role="code")
     analyse(Text("", program, False, role, EXECUTED), inner, language)
+    is_test = is_of_tests(written.path)
     for signal in inner.signals:
-        if steals(signal.fact) if role == "command" else breaks(signal.fact, written.path, program):
+        if steals(signal.fact) if role == "command" else breaks(signal.fact, program, is_test=is_test):
             found.signal(signal.fact, text, signal.evidence)
-    for effect in inner.resource_effects if role == "code" else ():
-        if concerns_others(effect, written.path):
+    for effect in inner.resource_effects if role == "code" and not is_test else ():
+        if concerns_others(effect):
             found.effect(effect, text)
 
 
@@ -460,12 +461,17 @@ def _path(text: Text, found: Gathering) -> None:
         _url(text, found)
 
 
+_MAIL: Final = one_of(
+    r"^\s*[\w.+-]{1,64}@[A-Za-z][A-Za-z0-9.-]{0,252}\s*$"
+)  # who is written to, and no host of a request
+
+
 def _url(text: Text, found: Gathering) -> None:
     value = text.value
     if len(value) > _LONGEST_URL and text.role != "url":
         return
     target = read_target(value)
-    if target is None:
+    if target is None or (not target.scheme and _MAIL(value)):
         return
     if target.scheme:
         found.effects |= {"network"}

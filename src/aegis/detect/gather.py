@@ -28,7 +28,7 @@ from aegis.detect.extract import Raw, walk, well_formed
 from aegis.detect.facts import Effort, Facts, FactSubject, RanCommand, Text, Texts, TextView, Vector
 from aegis.detect.files import Files, Written
 from aegis.detect.fold import has_reordering, hidden_text, may_be_unseen
-from aegis.detect.likely import shipped, shipped_for_text
+from aegis.detect.likely import shipped
 from aegis.detect.operands import below
 from aegis.detect.restated import MODULES, Restated, guards_by_name, of_task, only_says, restated
 from aegis.detect.roles import (
@@ -328,7 +328,7 @@ def gather(subject: FactSubject) -> Facts:
         is_text = filed or not _RUNS.isdisjoint(roles)
         is_brief = not is_text and total <= _MOST_WEIGHED and "document" not in roles and acts(deed)
         if is_brief or (is_text and not asks(deed)):
-            likely = shipped_for_text().likely(tool, given) or (shipped().likely(tool, given) if is_brief else None)
+            likely = shipped().likely(tool, given)
             if likely is not None and not only_says(given):
                 found.signal("call.likely", Text(likely.pointer, likely.shown), likely.shown)
     if found.written:

@@ -1,10 +1,10 @@
-"""How likely a call with structured arguments does what an operator would want to be asked about, by learned weights.
+"""How likely a call does what an operator would want to be asked about, by learned weights.
 
-Beside the deeds that are known by name (`data/tools`), a call is weighed by the words of its tool, the names of its
-members, their values, and each value together with the words of its name and of the tool. The weights come from
+Beside what rules know, a call is weighed by what it says in running text (words, marks and which follow one another),
+by the words of its tool, and by its values together with the words of their names. The weights come from
 `python -m benchmarks.calls` and are data. What scores enough is likely dangerous, never surely.
 
-Work is linear: every word is looked up once, of a bounded number of short values.
+Work is linear and bounded: every word is looked up once, of a bounded piece of the text.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, repeat
 from math import sqrt
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,7 +33,6 @@ _MOST_TOKENS: Final = 16  # of one value
 _BRIEF: Final = 4  # tokens of a value that says one thing
 _MOST_WORDS: Final = 8  # of one name
 _SCALE: Final = 5.0
-_LEAST_NAMED: Final = 1.0  # of what a call scores that words add, or values for their names: numbers alone say nothing
 _FEWEST: Final = 24  # features of a call that says something; fewer weigh as little as in one of so many
 _WORD: Final = Lazy(r"[A-Z]?[a-z]+|[A-Z]+|\d+|\p{L}+")
 _NUMBER: Final = Lazy(r"^-?\d{1,15}(?:\.\d{1,15})?$")
@@ -54,36 +53,32 @@ _BARE: Final = frozenset({  # tokens that say something by the name of their mem
 # Uploads that never ended, which nobody has as an object, and what a mail is no longer filed under.
 _OF_NOBODY: Final = frozenset({"AbortIncompleteMultipartUpload", "removeLabelIds"})
 MOST_READ: Final = 4_096  # characters of a call's running text that are weighed
-_APART: Final = str.maketrans({mark: f" {mark} " for mark in "!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~"})
-_PLAIN: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~", " "))
+_MARKS: Final = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~")
+_PASSED_OVER: Final = _MARKS - frozenset("$*/~")  # between the words of a phrase
+_PLAIN: Final = str.maketrans(dict.fromkeys(_MARKS, " "))
 _BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
-class CallWeights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Weights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was learned: the score of a dangerous call, where a call starts from, and hundredths by feature.
 
-    `tools` are words of a tool, `values` tokens of values, `members` tokens by a word of the member's name.
+    `tokens` are words and marks of running text, `pairs` each two of a line that follow one another, `phrases` each two
+    words with whatever marks between; `tools` are words of a tool, `values` what a value is told by, and `members` that
+    by a word of the member's name.
     """
-
-    about: str
-    least: float
-    start: float
-    tools: dict[str, int]
-    values: dict[str, int]
-    members: dict[str, dict[str, int]]
-
-
-class TextWeights(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was learned of running text: hundredths by token, and by each two of a line that follow one another."""
 
     about: str
     least: float
     start: float
     tokens: dict[str, int]
     pairs: dict[str, dict[str, int]]
+    phrases: dict[str, dict[str, int]]
+    tools: dict[str, int]
+    values: dict[str, int]
+    members: dict[str, dict[str, int]]
 
 
 class Weighed(NamedTuple):
@@ -112,7 +107,10 @@ class SaidLine(NamedTuple):
     @property
     def tokens(self) -> list[str]:
         """The words of the line and the marks between them."""
-        return self.line.lower().translate(_APART).split()
+        line = self.line.lower()
+        for mark in _MARKS.intersection(line):
+            line = line.replace(mark, f" {mark} ")
+        return line.split()
 
 
 def _pointer(place: Any) -> str:
@@ -123,12 +121,29 @@ def _pointer(place: Any) -> str:
     return "".join(f"/{key}" for key in reversed(keys))
 
 
-class Score(NamedTuple):
-    """What a call scores, what of it words add and values for their names, and the value that adds most."""
+class Features(NamedTuple):
+    """What a call is weighed by, each once; see `Weights`."""
 
-    total: float
-    named: float
-    strongest: Weighed | None
+    tokens: set[str]
+    pairs: set[tuple[str, str]]
+    phrases: set[tuple[str, str]]
+    tools: tuple[str, ...]
+    values: set[str]
+    members: set[tuple[str, str]]
+
+    @property
+    def many(self) -> int:
+        """How many there are."""
+        alone = len(self.tokens) + len(self.tools) + len(self.values)
+        return alone + len(self.pairs) + len(self.phrases) + len(self.members)
+
+    @property
+    def names(self) -> Iterator[str]:
+        """Each feature as its kind and its words: what weights are learned for."""
+        for kind, words in (("tokens", self.tokens), ("tools", self.tools), ("values", self.values)):
+            yield from [f"{kind} {word}" for word in words]
+        for kind, twos in (("pairs", self.pairs), ("phrases", self.phrases), ("members", self.members)):
+            yield from [f"{kind} {first} {second}" for first, second in twos]
 
 
 class Likely(NamedTuple):
@@ -138,79 +153,52 @@ class Likely(NamedTuple):
     shown: str
 
 
-class CallScorer:
+class Scorer:
     """Scores calls by the weights that it was given."""
 
-    def __init__(self, weights: CallWeights):
-        self.weights = weights
-
-    def score(self, tool: str, arguments: Mapping[str, Any]) -> Score:
-        """What a call scores, and the value that adds most to it."""
-        weights = self.weights
-        words = words_in(tool)
-        total = sum([weights.tools.get(word, 0) for word in words])
-        by_value, by_member = weights.values, weights.members
-        seen: set[str] = set()
-        members: set[tuple[str, str]] = set()
-        strongest: Weighed | None = None
-        most = named = 0
-        for one in values_of(arguments):
-            tokens = one.tokens
-            added = 0
-            for token in tokens:
-                if token not in seen:
-                    seen.add(token)
-                    weight = by_value.get(token, 0)
-                    added += weight
-                    if weight > 0 and token not in _BARE:
-                        named += weight
-            for word in words_in(one.name):
-                known = by_member.get(word, _NOTHING)
-                for token in tokens:
-                    pair = (word, token)
-                    if pair not in members:
-                        members.add(pair)
-                        weight = known.get(token, 0)
-                        added += weight
-                        if weight > 0:
-                            named += weight
-            total += added
-            if added > most:
-                most, strongest = added, one
-        each = weight_of(len(words) + len(seen) + len(members)) / 100
-        return Score(weights.start + total * each, named * each, strongest)
-
-    def likely(self, tool: str, arguments: Mapping[str, Any]) -> Likely | None:
-        """What shows that a call is likely dangerous; nothing where it scores less than that needs."""
-        score, named, strongest = self.score(tool, arguments)
-        if strongest is None or score < self.weights.least or named < _LEAST_NAMED:
-            return None
-        return Likely(strongest.pointer, f"{tool} {strongest.name}={strongest.value}"[:_LONGEST])
-
-
-class TextScorer:
-    """Scores what a call says in running text, programs and commands among it, by the weights that it was given."""
-
-    def __init__(self, weights: TextWeights):
+    def __init__(self, weights: Weights):
         self.weights = weights
 
     def score(self, tool: str, arguments: Mapping[str, Any]) -> float:
-        """What the text of a call scores."""
-        tokens, pairs = tokens_and_pairs(said_in(tool, arguments))
-        return self.weights.start + self._added(tokens, pairs) * weight_of(len(tokens) + len(pairs)) / 100
+        """What a call scores."""
+        features = features_of(tool, arguments)
+        return self.weights.start + self._added(features) * weight_of(features.many) / 100
 
     def likely(self, tool: str, arguments: Mapping[str, Any]) -> Likely | None:
-        """The line that adds most to a call that is likely dangerous; nothing where it scores less than that needs."""
+        """The line or value that adds most to a call that is likely dangerous; nothing where it scores less."""
         if self.score(tool, arguments) < self.weights.least:
             return None
-        strongest = max(said_in(tool, arguments), key=lambda said: self._added(*tokens_and_pairs([said])))
-        return Likely(strongest.pointer, strongest.line.strip()[:_LONGEST])
+        said = max(said_in(tool, arguments), key=lambda one: self._added(_in_lines([one])))
+        value = max(values_of(arguments), key=lambda one: self._added(_in_values([one])), default=None)
+        if value is None or self._added(_in_lines([said])) >= self._added(_in_values([value])):
+            return Likely(said.pointer, said.line.strip()[:_LONGEST])
+        return Likely(value.pointer, f"{tool} {value.name}={value.value}"[:_LONGEST])
 
-    def _added(self, tokens: Iterable[str], pairs: Iterable[tuple[str, str]]) -> int:
-        """The hundredths that tokens and pairs add, without what each counts."""
-        known, following = self.weights.tokens, self.weights.pairs
-        alone = sum([known.get(token, 0) for token in tokens])
-        return alone + sum([following.get(first, _NOTHING).get(second, 0) for first, second in pairs])
+    def _added(self, features: Features) -> int:
+        """The hundredths that features add, without what each counts."""
+        weights = self.weights
+        return (
+            _sum(weights.tokens, features.tokens)
+            + _sum_of_two(weights.pairs, features.pairs)
+            + _sum_of_two(weights.phrases, features.phrases)
+            + _sum(weights.tools, features.tools)
+            + _sum(weights.values, features.values)
+            + _sum_of_two(weights.members, features.members)
+        )
+
+
+def _sum(weights: Mapping[str, int], found: Iterable[str]) -> int:
+    return sum(map(weights.get, found, repeat(0)))
+
+
+def _sum_of_two(weights: Mapping[str, Mapping[str, int]], found: Iterable[tuple[str, str]]) -> int:
+    return sum([weights.get(first, _NOTHING).get(second, 0) for first, second in found])
+
+
+def features_of(tool: str, arguments: Mapping[str, Any]) -> Features:
+    """Every feature of a call."""
+    lines, values = _in_lines(said_in(tool, arguments)), _in_values(values_of(arguments))
+    return lines._replace(tools=words_in(tool), values=values.values, members=values.members)
 
 
 def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[SaidLine]:
@@ -233,23 +221,36 @@ def said_in(tool: str, arguments: Mapping[str, Any]) -> Iterator[SaidLine]:
             left -= len(told)
 
 
-def tokens_and_pairs(lines: Iterable[SaidLine]) -> tuple[set[str], set[tuple[str, str]]]:
-    """The tokens of lines and each two of a line that follow one another, each once.
+def _in_lines(lines: Iterable[SaidLine]) -> Features:
+    """What lines are weighed by.
 
     The words that a name is put together from are tokens as well, marked as such: `~delete` of `deleteBucket`.
     """
     tokens: set[str] = set()
     pairs: set[tuple[str, str]] = set()
+    phrases: set[tuple[str, str]] = set()
     read: list[str] = []
     for said in lines:
         following = said.tokens
         tokens.update(following)
         pairs.update(pairwise(following))
+        phrases.update(pairwise([token for token in following if token not in _PASSED_OVER]))
         read.append(said.line)
     for name in set(" ".join(read).translate(_PLAIN).split()):
         if "_" in name or not (name.islower() or name.isupper() or name.istitle() or name.isdigit()):
             tokens.update(_parts(name))
-    return tokens, pairs
+    return Features(tokens, pairs, phrases, (), set(), set())
+
+
+def _in_values(values: Iterable[Weighed]) -> Features:
+    """What values are weighed by: their kinds, and all that they are told by with the words of their names."""
+    kinds: set[str] = set()
+    members: set[tuple[str, str]] = set()
+    for one in values:
+        kinds.update([token for token in one.tokens if token in _BARE or token[0] in "=/"])
+        for word in words_in(one.name):
+            members.update([(word, token) for token in one.tokens])
+    return Features(set(), set(), set(), (), kinds, members)
 
 
 @lru_cache(maxsize=8_192)
@@ -261,15 +262,6 @@ def _parts(name: str) -> tuple[str, ...]:
 def weight_of(count: int) -> float:
     """What each of the features of a call counts: the less the more there are, so that length is no danger."""
     return _SCALE / sqrt(max(_FEWEST, count))
-
-
-def features_of(tool: str, arguments: Mapping[str, Any]) -> set[tuple[str, str, str]]:
-    """Every feature of a call, as kind and words: what weights are learned for."""
-    found = {("tools", word, "") for word in words_in(tool)}
-    for one in values_of(arguments):
-        found.update(("values", token, "") for token in one.tokens if token != FREE)
-        found.update(("members", word, token) for word in words_in(one.name) for token in one.tokens)
-    return found
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[Weighed]:
@@ -364,29 +356,20 @@ def _size(number: float) -> str:
     return next((name for below, name in _SIZES if number < below), "millions")
 
 
-_Weights = TypeVar("_Weights", CallWeights, TextWeights)
-
-
-def read_weights(data: bytes, kind: type[_Weights]) -> _Weights:
+def read_weights(data: bytes) -> Weights:
     """The weights that a file holds; raises `ConfigError` for what is none."""
     try:
-        return decode(data, kind)
+        return decode(data, Weights)
     except msgspec.DecodeError as error:
         raise ConfigError((Problem(message=f"the weights of calls cannot be read: {error}"),)) from error
 
 
-def weights_path(name: str) -> Path:
-    """The file of the weights of `calls` or of `texts`, inside the wheel or beside the source tree."""
-    return shipped_folder("data/likely") / f"{name}.json"
+def weights_path() -> Path:
+    """The file of the weights, inside the wheel or beside the source tree."""
+    return shipped_folder("data/likely") / "calls.json"
 
 
 @cache
-def shipped() -> CallScorer:
+def shipped() -> Scorer:
     """The scorer with the weights that ship with Aegis."""
-    return CallScorer(read_weights(weights_path("calls").read_bytes(), CallWeights))
-
-
-@cache
-def shipped_for_text() -> TextScorer:
-    """The scorer of running text with the weights that ship with Aegis."""
-    return TextScorer(read_weights(weights_path("texts").read_bytes(), TextWeights))
+    return Scorer(read_weights(weights_path().read_bytes()))

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from benchmarks.calls import running
 from benchmarks.calls.__main__ import TEXTS, as_weights, scored, weighed
 from benchmarks.calls.examples import Example, pairs_of, rows_of, writers
 from benchmarks.learning import learn
@@ -16,16 +15,12 @@ from aegis.detect.gather import gather
 from aegis.detect.likely import (
     MOST_READ,
     MOST_VALUES,
-    CallScorer,
-    CallWeights,
-    TextScorer,
-    TextWeights,
+    Scorer,
+    Weights,
     features_of,
     read_weights,
     said_in,
     shipped,
-    shipped_for_text,
-    tokens_and_pairs,
     tokens_of,
     values_of,
     weight_of,
@@ -33,10 +28,13 @@ from aegis.detect.likely import (
 )
 from aegis.errors import ConfigError
 
-_WEIGHTS = CallWeights(
+_WEIGHTS = Weights(
     about="x",
-    least=1.0,
-    start=-0.5,
+    least=0.5,
+    start=-0.2,
+    tokens={"crontab": 30, "status": -20},
+    pairs={"crontab": {"-": 90}, "-": {"l": -80}},
+    phrases={"x": {"crontab": 10}},
     tools={"topic": 10, "delete": 40},
     values={"n0": 30, "true": -20},
     members={"retention": {"n0": 120}, "force": {"true": 90}},
@@ -49,20 +47,16 @@ def _likely(tool: str, arguments: dict[str, Any]) -> bool:
 
 
 def test_a_call_scores_what_its_features_add() -> None:
-    tool, arguments = "deleteTopic", {"retention_days": 0, "force": True, "names": ["a", "a"]}
-    weights = _WEIGHTS
-    expected = 0
+    tool, arguments = "deleteTopic", {"retention_days": 0, "force": True, "names": ["a b c d e", "a"]}
     features = features_of(tool, arguments)
-    for kind, word, token in features:
-        if kind == "members":
-            expected += weights.members.get(word, {}).get(token, 0)
-        else:
-            expected += (weights.tools if kind == "tools" else weights.values).get(word, 0)
-    score, named, strongest = CallScorer(weights).score(tool, arguments)
-    assert score == pytest.approx(weights.start + expected / 100 * weight_of(len(features)))
-    assert named == pytest.approx(2.1 * weight_of(len(features)))
-    assert strongest is not None
-    assert strongest.pointer == "/retention_days"
+    assert (features.tools, features.values) == (("delete", "topic"), {"n0", "true", "#some", "=a"})
+    assert {("retention", "n0"), ("days", "n0"), ("force", "true"), ("names", "#some")} <= features.members
+    assert {"retention_days", "~retention", "~delete", "true"} <= features.tokens
+    scorer = Scorer(_WEIGHTS)
+    assert scorer.score(tool, arguments) == pytest.approx(-0.2 + 2.7 * weight_of(features.many))
+    likely = scorer.likely(tool, arguments)
+    assert likely is not None
+    assert (likely.pointer, likely.shown) == ("/retention_days", "deleteTopic retention_days=0")
 
 
 @pytest.mark.parametrize(
@@ -126,25 +120,25 @@ def test_work_is_bounded_for_any_call() -> None:
     for _ in range(500):
         deep = {"a": deep}
     wide = {f"k{at}": [str(inner) for inner in range(1_000)] for at in range(1_000)}
-    for arguments in ({"a": deep}, wide, {"a": [[[wide]]]}, {"x": "y" * 1_000_000}):
+    for arguments in ({"a": deep}, wide, {"a": [[[wide]]]}, {"x": "y " * 1_000_000}, {"x": ["z" * 1_000_000] * 50}):
         assert len(list(values_of(arguments))) <= MOST_VALUES + 1
-        assert math.isfinite(shipped().score("delete_all", arguments).total)
-    assert len(features_of("delete_all", wide)) < 10_000
+        assert sum(len(one.line) for one in said_in("run", arguments)) < 4 * MOST_READ
+        assert features_of("delete_all", arguments).many < 20_000
+        assert math.isfinite(shipped().score("delete_all", arguments))
 
 
 def test_weights_that_cannot_be_read_are_an_error() -> None:
     with pytest.raises(ConfigError):
-        read_weights(b'{"about": 1}', CallWeights)
+        read_weights(b'{"about": 1}')
 
 
-def test_weights_that_ship_are_those_of_the_texts() -> None:
-    weights = read_weights(weights_path("calls").read_bytes(), CallWeights)
-    texts = writers(TEXTS)
-    examples = [one for several in texts.values() for one in several]
+def test_weights_that_ship_are_those_of_the_pairs() -> None:
+    weights = read_weights(weights_path().read_bytes())
+    examples = [one for several in writers(TEXTS).values() for one in several]
     bad, good = scored(examples, weights)
-    assert len(bad) > 4_000
-    assert sum(bad) > 0.7 * len(bad)
-    assert sum(good) < 0.01 * len(good)
+    assert len(bad) > 10_000
+    assert sum(score >= weights.least for score in bad) > 0.7 * len(bad)
+    assert sum(score >= weights.least for score in good) < 0.01 * len(good)
 
 
 def test_pairs_teach_what_tells_them_apart() -> None:
@@ -154,24 +148,17 @@ def test_pairs_teach_what_tells_them_apart() -> None:
     ]
     weights = as_weights(learn(rows_of(pairs_of(examples, weighed)), 2, 1 / 3))
     assert weights.members["retention"]["n0"] > 0 > weights.members["retention"]["ten"]
-    scorer = CallScorer(weights)
-    assert scorer.score("other", {"retention": 0}).total > scorer.score("other", {"retention": 90}).total
+    scorer = Scorer(weights)
+    assert scorer.score("other", {"retention": 0}) > scorer.score("other", {"retention": 90})
 
 
-_TEXT = TextWeights(
-    about="x",
-    least=0.5,
-    start=-0.2,
-    tokens={"crontab": 30, "status": -20},
-    pairs={"crontab": {"-": 50}, "-": {"l": -80}},
-)
-
-
-def test_running_text_scores_what_its_tokens_and_pairs_add() -> None:
+def test_running_text_scores_what_its_tokens_pairs_and_phrases_add() -> None:
     arguments = {"command": "cat jobs.txt\nprintf '%s' x | crontab -"}
-    tokens, pairs = tokens_and_pairs(said_in("bash", arguments))
-    scorer = TextScorer(_TEXT)
-    assert scorer.score("bash", arguments) == pytest.approx(-0.2 + 0.8 * weight_of(len(tokens) + len(pairs)))
+    features = features_of("bash", arguments)
+    assert {("crontab", "-"), ("x", "|")} <= features.pairs
+    assert {("cat", "jobs"), ("printf", "s"), ("x", "crontab")} <= features.phrases
+    scorer = Scorer(_WEIGHTS)
+    assert scorer.score("bash", arguments) == pytest.approx(-0.2 + 1.3 * weight_of(features.many))
     likely = scorer.likely("bash", arguments)
     assert likely is not None
     assert (likely.pointer, likely.shown) == ("/command", "printf '%s' x | crontab -")
@@ -185,26 +172,6 @@ def test_what_a_call_says_is_read_line_by_line_with_its_names() -> None:
         ["text", ":", "a", ".", "b"], ["c"],
     ]  # fmt: skip
     assert [one.pointer for one in said_in("t", {"a/b": [{"c": 1}]})] == ["", "/a~1b/0/c"]
-
-
-def test_reading_of_running_text_is_bounded_for_any_call() -> None:
-    deep: Any = "x"
-    for _ in range(500):
-        deep = {"a": deep}
-    wide = {f"k{at}": [str(inner) for inner in range(1_000)] for at in range(1_000)}
-    for arguments in ({"a": deep}, wide, {"a": [[[wide]]]}, {"x": "y " * 1_000_000}, {"x": ["z" * 1_000_000] * 50}):
-        read = list(said_in("run", arguments))
-        assert sum(len(one.line) for one in read) < 4 * MOST_READ
-        assert math.isfinite(shipped_for_text().score("run", arguments))
-
-
-def test_weights_of_running_text_that_ship_are_those_of_the_texts() -> None:
-    weights = read_weights(weights_path("texts").read_bytes(), TextWeights)
-    examples = [one for several in writers(running.TEXTS).values() for one in several]
-    bad, good = running.scored(examples, weights)
-    assert len(bad) > 1_000
-    assert sum(score >= weights.least for score in bad) > 0.35 * len(bad)
-    assert sum(score >= weights.least for score in good) < 0.01 * len(good)
 
 
 def test_a_tool_that_only_asks_is_not_weighed() -> None:
