@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import yaml
 
+from aegis.config.config import policies_folder
 from aegis.detect.shell.catalogue import families, program_folder
 from aegis.detect.tool_words import builtin_tools
 from benchmarks.learning import Row
@@ -72,6 +73,10 @@ def harmless_of_tests() -> list[Example]:
             told = entry if is_call else {"arguments": {held.get("argument"): entry}}
             found.append((told.get("tool", held.get("tool")), told["arguments"]))
     found += [(one.good_tool, one.good) for one in pairs_of_tests()]
+    for path in sorted(policies_folder().glob("*.cases.yaml")):
+        for entry in yaml.safe_load(path.read_text("utf-8")):
+            if entry["expect"].get("decision") == "allow":
+                found.append((entry["call"]["tool"], entry["call"].get("arguments", {})))
     golden = map(msgspec.json.decode, (TESTS / "golden" / "calls.jsonl").read_bytes().splitlines())
     found += [(one["call"][2], one["call"][3]) for one in golden if one["decision"][0] == "allow"]
     files = [(path.name, path.read_text("utf-8")) for path in sorted(program_folder().glob("*.yaml"))]
