@@ -4,9 +4,9 @@
 
 The calls lie in `pairs/`, one file a writer, one JSON object a line: `tool`, `bad` with the arguments that an operator
 would want to be asked about, and `good` with those of a harmless twin, which may be another tool's (`good_tool`); or
-`good` alone. All are invented for this purpose. The calls that the project's tests stop and let pass are learned from
-as well. What real files and documents look like is learned from public repositories, whose clones lie in FOLDER (see
-`ordinary.json`).
+`good` alone. All are invented for this purpose; `own` and `fed` hold calls that tests make and that have to pass. The
+calls that the project's tests stop and let pass are learned from as well. What real files and documents look like is
+learned from public repositories, whose clones lie in FOLDER (see `ordinary.json`).
 Each part of the writers is scored by weights that were learned from the others, which tells what to expect of
 strangers; `--write` learns from all and writes the weights that ship.
 """

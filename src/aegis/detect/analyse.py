@@ -461,17 +461,12 @@ def _path(text: Text, found: Gathering) -> None:
         _url(text, found)
 
 
-_MAIL: Final = one_of(
-    r"^\s*[\w.+-]{1,64}@[A-Za-z][A-Za-z0-9.-]{0,252}\s*$"
-)  # who is written to, and no host of a request
-
-
 def _url(text: Text, found: Gathering) -> None:
     value = text.value
     if len(value) > _LONGEST_URL and text.role != "url":
         return
     target = read_target(value)
-    if target is None or (not target.scheme and _MAIL(value)):
+    if target is None:
         return
     if target.scheme:
         found.effects |= {"network"}

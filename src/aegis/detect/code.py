@@ -121,10 +121,10 @@ _UNPICKLES: Final = Lazy(
 )
 _SENDS: Final = Lazy(flow("sends"))
 _NETWORK_SENDS: Final = Lazy(flow("network"))
-_LOADS: Final = frozenset(
-    {"load", "require", "compile", "math.evaluate"}
-)  # of JavaScript, that run no text of a program
-_TIMERS: Final = ("settimeout", "setinterval", "setimmediate")  # of JavaScript: run a text or call a function
+# Of JavaScript: what runs no text of a program, what runs a text or calls a function, and a name that it is given.
+_LOADS: Final = frozenset({"load", "require", "compile", "math.evaluate"})
+_TIMERS: Final = ("settimeout", "setinterval", "setimmediate")
+_CALLED: Final = Lazy(r"^\(\s*(\w+)\s*[,)]")
 _FUNCTION: Final = Lazy(r"^\s*(?:async\s*)?(?:function\b|\w+\s*=>|\([^()]*\)\s*(?::[^=]*)?=>)")
 _PRINTS: Final = frozenset({"print", "puts"})
 # What a name holds through which something is sent that no text of the call shows.
@@ -304,8 +304,7 @@ def _judge_flow(
     if 0 in asked and (_HIDDEN_CODE.match(call.arguments) or _HIDDEN_TEXT.match(call.arguments)):
         facts.signals.append(("code.runs-decoded", shown))
     elif 0 in asked and not (
-        language in ("javascript", "typescript")
-        and (name in _LOADS or (name.endswith(_TIMERS) and "function" in given))
+        language in ("javascript", "typescript") and (name in _LOADS or _calls_function(call, kinds))
     ):
         if "fetched" in given:
             facts.signals.append(("code.runs-fetched", shown))
@@ -336,6 +335,13 @@ def _judge_flow(
         facts.network = True
         if given & {"secret", "environment"}:
             facts.signals.append(("code.sends-secret", shown))
+
+
+def _calls_function(call: CodeCall, kinds: dict[str, frozenset[str]]) -> bool:
+    """Whether a call has a function called later by its name, which never holds anything else."""
+    named = _CALLED.match(call.arguments) if call.name.endswith(_TIMERS) else None
+    held = kinds.get(named.group(1), frozenset()) if named is not None else frozenset()
+    return "function" in held and "value" not in held
 
 
 def _is_secret(word: str) -> bool:
@@ -418,8 +424,8 @@ def _flows(code: Code) -> dict[str, frozenset[str]]:
 def _assign(assignments: Sequence[Assignment], kinds: dict[str, frozenset[str]]) -> None:
     for assignment in assignments:
         found = _kinds(assignment.value, kinds)
-        if found and _FUNCTION.match(assignment.value):
-            found |= {"function"}
+        if found:
+            found |= {"function" if _FUNCTION.match(assignment.value) else "value"}
         for match in _NAME.finditer(assignment.name) if found else ():
             kinds[match.group()] = kinds.get(match.group(), frozenset()) | found
 

@@ -45,7 +45,7 @@ _OF_A_PERSON: Final = Lazy(
     r"proton|protonmail|pm|tutanota|tuta|fastmail|zoho|libero|orange|free|wanadoo|qq|163|126|naver|hey)"
     r"\.(?:com|net|org|de|at|ch|fr|it|es|me|ru|io|co|uk|jp|br|in|co\.(?:uk|jp|in)|com\.(?:br|au|mx))\s*$"
 )
-FREE: Final = "#person"
+_FREE: Final = "#person"
 _BARE: Final = frozenset({  # tokens that say something by the name of their member alone
     "n0", "n1", "negative", "part", "unit", "ten", "hundred", "thousand", "many", "millions", "written", "empty",
     "nothing", "[]", "{}", "true", "false", "#some", "#several",
@@ -56,7 +56,7 @@ MOST_READ: Final = 4_096  # characters of a call's running text that are weighed
 _MARKS: Final = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^`{|}~")
 _PASSED_OVER: Final = _MARKS - frozenset("$*/~")  # between the words of a phrase
 _PLAIN: Final = str.maketrans(dict.fromkeys(_MARKS, " "))
-_BLANKS: Final = str.maketrans(dict.fromkeys("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r", " "))
+_BLANKS: Final = str.maketrans(dict.fromkeys(_MARKS | frozenset("_\t\n\r"), " "))
 
 
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -323,7 +323,7 @@ def _tokens(value: str) -> tuple[str, ...]:
     if value[0] == "-":  # an option of a program, which is no name of what it is done to
         return ("option",)
     if "@" in value and _OF_A_PERSON.match(value) is not None:
-        return ("mail", FREE)
+        return ("mail", _FREE)
     lowered = value.lower()
     plain = lowered.translate(_BLANKS) if lowered.isascii() else "".join(_letter(char) for char in lowered)
     words = plain.split()

@@ -309,6 +309,7 @@ _TYPED: Final[frozenset[TextRole]] = frozenset({"unknown", "query_fragment", "co
 _FILE: Final = Lazy(
     r"^[^\n<>|*?\"]{0,400}(?:[/\\][^/\\\n]{1,200}|[\w)\]-]\.[A-Za-z0-9]{1,12})$|^(?:\.[A-Za-z][\w.-]{0,60}|[A-Za-z]{1,40}file|LICENSE|README|CODEOWNERS|PKGBUILD|crontab)$"
 )
+_MAIL: Final = Lazy(r"^\s*[\w.+-]{1,64}@[A-Za-z][A-Za-z0-9.-]{0,252}\s*$")  # who is written to, and no host
 _LINES: Final = frozenset({"lines", "line_range"})  # that are edited in a file which is open
 _LINES_OF_FILE: Final = Lazy(r"^\d{1,9}[:-]\d{1,9}$")
 # A short text of one line is as much a value as any other: what is put into a query, a command or a path.
@@ -344,10 +345,7 @@ def writes_file(tool: str, raw: Sequence[Raw]) -> bool:
     """Whether a call writes or edits a file: the tool's name says so, and an argument names the file or its lines."""
     if not writes_by_name(tool):
         return False
-    for path, value, is_key in raw[:_MOST_NAMES]:
-        if is_key:
-            continue
-        argument = argument_of(path)
+    for argument, value in ((argument_of(path), value) for path, value, is_key in raw[:_MOST_NAMES] if not is_key):
         if (named_role(tool, argument)[0] == "path" and _FILE.search(value)) or (
             argument in _LINES and _LINES_OF_FILE.match(value) is not None
         ):
@@ -377,6 +375,8 @@ def role_of(
         if word is not None:
             return word, 100
     role, confidence, inert, runs = _named(tool, argument)
+    if role == "url" and words_of(argument)[-1:] == ("address",) and _MAIL.match(value) is not None:
+        return "identifier", 60
     if role == "url" and not _SHOWS_PAGES.isdisjoint(words_of(tool)) and is_local_page(value):
         return "document", 60
     if role == "code" and is_source_path(tool, argument, value):
