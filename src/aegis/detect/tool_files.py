@@ -75,7 +75,8 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
         place: ("path", local[value]) if role == "url" and value in local else (role, value)
         for place, (role, value) in _fields(texts).items()
     }
-    paths = [(above, value) for (above, _), (role, value) in fields.items() if role == "path" and value]
+    named = [(above, value) for (above, _), (role, value) in fields.items() if role == "path" and value]
+    paths = dict(reversed(named))  # the first of each object
     encoded = any(name == "encoding" and value.lower() == "base64" for (_, name), (_, value) in fields.items())
     partly = not _PARTLY.isdisjoint(words_of(tool)) or any(
         name in _PLACES or (name == "mode" and value[:1] == "a") for (_, name), (_, value) in fields.items()
@@ -94,7 +95,7 @@ def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
         elif name in _WHOLE and name not in _OUT:
             flow = _decoded(value) if encoded else _flow(value)
             found.append(Written(path, flow, append=partly, sure=True))
-    return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in paths)]
+    return found[:_MOST] if len(found) <= _MOST else [*found[:_MOST], *(Written(path, UNKNOWN) for _, path in named)]
 
 
 # What a tool adds to the settings of an agent, by the last word of its name, and where it would stand as a file.
@@ -158,14 +159,11 @@ def _fields(texts: Sequence[Text]) -> dict[tuple[str, str], tuple[str, str]]:
     return fields
 
 
-def _path_for(above: str, paths: Sequence[tuple[str, str]]) -> str:
-    """The path that stands beside a text, or nearest above it."""
-    best = max((one for one in paths if above == one[0] or above.startswith(f"{one[0]}/")), key=_depth, default=None)
-    return "" if best is None else best[1]
-
-
-def _depth(one: tuple[str, str]) -> int:
-    return len(one[0])
+def _path_for(above: str, paths: Mapping[str, str]) -> str:
+    """The path that stands beside a text, or nearest above it, of paths by the objects that they stand in."""
+    while above not in paths and above:
+        above = above.rpartition("/")[0]
+    return paths.get(above, "")
 
 
 def _flow(text: str) -> FileFlow:

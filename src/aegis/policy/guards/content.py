@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Final
 
@@ -181,6 +182,7 @@ class ContentGuard:
         is_code = any(map(_OF_CODE.search, paths))
         least = _LEAST_IN_CODE if is_code else 1
         left = _MOST_WRITTEN
+        about_orders = cache(lambda: _is_about_orders(texts))  # asked for seldom, and never once for each text
         for text in texts:
             value, role = text.value, text.role
             if role not in _TOLD_BY or len(value) > left or (role in _SHORT and value.count(" ") < _SENTENCE):
@@ -197,7 +199,9 @@ class ContentGuard:
                 readings = [alone] if alone else []
                 if may_order or _MAY_BETRAY.search(value):
                     readings.append("betrays")
-                for rule, evidence in () if _is_about_orders(texts) else self._betrayals(value, in_code, readings):
+                if readings and about_orders():
+                    readings = []
+                for rule, evidence in self._betrayals(value, in_code, readings):
                     seen.setdefault((rule.id, text.path), (rule, evidence))
             if not may_order:
                 continue
@@ -210,7 +214,7 @@ class ContentGuard:
             spoken = len(signs) > 1 and not _SPOKEN.isdisjoint(signs)
             if len(signs) < least or not (hands_on or spoken):
                 continue
-            if _is_about_orders(texts):
+            if about_orders():
                 return
             for hit in sure:
                 rule = structs.replace(hit.rule, outcome=min(hit.rule.outcome, Outcome.REQUIRE_APPROVAL))
