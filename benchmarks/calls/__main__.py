@@ -44,7 +44,7 @@ LEAST: Final = 0.75  # what a dangerous call scores
 TRIED: Final = (0.25, 0.5, LEAST, 1.0, 1.5)
 ROUNDS: Final = 20
 ROOM: Final = 0.15  # between what must pass and what is held
-LIGHTEST: Final = 12  # hundredths below which a weight is left out: three of four, of which a call shows nothing
+LIGHTEST: Final = 8  # hundredths below which a weight is left out: three of four, of which a call shows nothing
 
 
 def weighed(tool: str, arguments: Mapping[str, Any]) -> dict[str, float]:
@@ -82,9 +82,10 @@ def as_weights(learned: Mapping[str, float]) -> Weights:
 def settled(learned: Mapping[str, float], harmless: Sequence[Pair]) -> dict[str, float]:
     """Weights by which no call that must pass comes near to what is held, each changed as little as that needs.
 
-    What is left out as too light and rounded moves a score, hence the room (Crammer and others 2006, algorithm PA).
+    The lightest are left out before, as they do not ship; rounding moves a score, hence the room (Crammer and others
+    2006, algorithm PA).
     """
-    weights = dict(learned)
+    weights = {name: weight for name, weight in learned.items() if not name or abs(100 * weight) >= LIGHTEST}
     for _ in range(ROUNDS):
         moved = False
         for pair in harmless:

@@ -40,6 +40,8 @@ _EVIDENCE: Final = 200
 _OF_READING: Final = frozenset({"path.secret", "path.settings"})
 _DELETES: Final = frozenset({"delete", "erase", "remove", "rm", "rmdir", "rmtree", "trash", "unlink"})
 _MOST_SIGNALS: Final = 200  # places of one kind of signal that are kept: a flood of one hides no other
+# Schemes by which a program fetches: in an address of a database, who signs in says nothing of where it leads.
+_FETCHED: Final = frozenset({"", "http", "https", "ftp", "gopher", "dict", "tftp", "ws", "wss"})
 _LONGEST_URL: Final = 8_192  # characters of what is looked at as a URL though nothing says that it is one
 _MOST_CLIMBED: Final = 3  # folders above its start that a relative path may not lead
 _SHARE: Final = 4  # of the effort of a call, one part is for what its writes run later
@@ -197,9 +199,10 @@ def analyse_restated(said: Restated, found: Gathering) -> None:
         found.raise_tier(Risk.HIGH)
 
 
-_OF_COMMANDS: Final = frozenset(
-    f"shell.{one}" for one in ("breaks", "destroy", "dumps-secret", "grants", "infrastructure", "privilege", "weakens")
-)
+_OF_COMMANDS: Final = frozenset({
+    "shell.breaks", "shell.destroy", "shell.dumps-secret", "shell.grants", "shell.infrastructure",
+    "shell.network-to-interpreter", "shell.privilege", "shell.weakens",
+})  # fmt: skip
 
 
 def analyse_reading(text: Text, reading: str, found: Gathering) -> None:
@@ -476,7 +479,7 @@ def _url(text: Text, found: Gathering) -> None:
     local = is_local(target)
     if is_metadata(target):
         found.signal("host.metadata", text, value)
-    elif local and (target.odd_spelling or target.userinfo or poses(target, value)):
+    elif local and (target.odd_spelling or (target.userinfo and target.scheme in _FETCHED) or poses(target, value)):
         found.signal("host.disguised", text, value)
     elif local and target.scheme:
         found.signal("host.local", text, value)

@@ -44,7 +44,16 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import filed_program, key_role, may_run, misfit, named_after, runs_language, slot_type, spoken
+from aegis.detect.slots import (
+    key_role,
+    may_run,
+    names_program,
+    odd_in,
+    program_in,
+    role_at,
+    runs_language,
+    spoken,
+)
 from aegis.detect.structured import deed_of, pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, plays, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts, asks
@@ -178,9 +187,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
     runs = runs_code(tool) or executes(tool) or drives_library(tool)
     chosen, runner = spoken(subject.arguments) if runs else ("", "")
-    named, meant = named_after(subject.arguments) if runs and not runner else ("", "")
-    if runs and not named and not runner:
-        named, meant = filed_program(tool, subject.arguments)
+    named, meant = ("", "") if runner else program_in(tool, subject.arguments, runs=bool(runs))
     runners = {f"/{named}": meant} if named else {}  # of this argument alone: others are what they were
     tool = runner or tool
     texts: list[Text] = []
@@ -192,7 +199,7 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     hinted = False
     to_files = writes_by_name(subject.tool)
     to_file = to_files and writes_file(subject.tool, raw)
-    untold = runs and (not to_files or runs_code(tool)) and not _names_program(tool, raw)
+    untold = runs and (not to_files or runs_code(tool)) and not names_program(tool, raw)
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
@@ -212,7 +219,8 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
-        role, confidence = role_of(
+        placed = None if declared else role_at(tool, path, argument, value)
+        role, confidence = placed or role_of(
             runners.get(path, tool), path, argument, value, declared, to_file=to_file and path not in runners
         )
         if "(" in value and is_trial(tool, role, value, raw):
@@ -222,21 +230,13 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
             role, confidence = program, EXECUTED
         if role in _JOINED and path[-1].isdigit():
             parts[path] = role
-        values.append(len(texts))
+        if placed is None or role != "identifier":
+            values.append(len(texts))
         if len(value) > _PLAIN or role == "command" or not value.isalnum() or not value.isascii():
             told.append(len(texts))
         texts.append(_text(Text, (path, value, False, role, confidence)))
         to_files = to_files or (role == "document" and value.startswith(PATCHES))
     return _Strings(texts, arguments, values, told, parts, hinted, to_files, tool, runners)
-
-
-def _names_program(tool: str, raw: Sequence[Raw]) -> bool:
-    """Whether an argument of a call is named after what its tool runs."""
-    programs = {"command", "code", executes(tool)}
-    return any(named_role("", argument_of(path))[0] in programs for path, _, is_key in raw[:_MOST_NAMES] if not is_key)
-
-
-_MOST_NAMES: Final = 200  # strings of a call among which an argument that is named after a program is looked for
 
 
 def _brief(raw: Sequence[tuple[str, str, bool]], filed: bool) -> Iterator[str]:
@@ -290,11 +290,9 @@ def gather(subject: FactSubject) -> Facts:
                 found.undecoded(text)
             if index in unseen:
                 _unseen(value, text, found)
-        kind = slot_type(arguments[index])
-        if kind is not None:
-            odd = misfit(kind, text.value)
-            if odd:
-                found.signal(f"slot.{odd}", text, text.value)
+        odd = odd_in(arguments[index], text.value)
+        if odd:
+            found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, runners.get(text.path, runner))
         if text.role == "sql" and text.path[-1:].isdigit():
             batch.append(text)
@@ -305,7 +303,7 @@ def gather(subject: FactSubject) -> Facts:
         analyse(batch[0]._replace(value=";\n".join(one.value for one in batch)), found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
-    own = written_by(tool, texts) if to_files else []
+    own = written_by(tool, texts, to_files=to_files)
     if together is None or "hosts:" in together or "apiVersion:" in together:
         own = plays(tool, texts) or own
     if not limits and (added := added_by(tool)):
@@ -462,7 +460,7 @@ def writes(subject: FactSubject, files: Files, effort: Effort) -> tuple[Written,
         if text.role == "command":
             analyse(text, found, runners.get(text.path, runner))
     if to_files:
-        found.written.extend(written_by(subject.tool, texts))
+        found.written.extend(written_by(subject.tool, texts, to_files=True))
     return tuple(found.written)
 
 

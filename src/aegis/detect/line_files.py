@@ -371,3 +371,17 @@ def _worked_out(text: str, known: Mapping[str, str | int]) -> str | int | None:
 
 
 _DEEPEST: Final = 24
+
+
+def of_launchd(text: str) -> list[str]:
+    """The command that a job of launchd starts, as a property list says it; nothing for what is no such list."""
+    import plistlib  # seldom needed
+    from xml.parsers.expat import ExpatError
+
+    try:
+        job = plistlib.loads(text.encode("utf-8", "replace"), fmt=plistlib.FMT_XML)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, ExpatError):
+        return []
+    words = job.get("ProgramArguments", [job.get("Program", "")]) if isinstance(job, dict) else []
+    told = [word for word in words if isinstance(word, str) and word] if isinstance(words, list) else []
+    return [shlex.join(told)] if told else []

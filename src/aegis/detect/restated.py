@@ -96,6 +96,8 @@ def _program_of(tool: str) -> tuple[str, tuple[str, ...]]:
             if program == "aws" and len(after) > 2 and after[0] not in known and after[1] in known:
                 return program, (_SERVICE_NAMES.get(after[0], after[0]), "-".join(after[1:]))
             deeds = [one for one in (*words[at + 1 :], *words[:at]) if one in known]
+            if not deeds and not _LISTS.isdisjoint(words):
+                return "", ()
             return program, (deeds[0], *words[words.index(deeds[0]) + 1 :]) if deeds else ()
     return "", ()
 
@@ -111,6 +113,8 @@ def restated(tool: str, arguments: Mapping[str, Any], deed: str = "") -> list[Re
     found = list(_commands(known, arguments)) if known else []
     if not _ROUTINES.isdisjoint(arguments):
         found += _routine(arguments)
+    if not _CRON.isdisjoint(words_of(tool)):
+        found += _scheduled(arguments)
     program, done = _program_of(tool if _MANAGERS.isdisjoint(arguments) else _managed(tool, arguments))
     if not program:
         for value in arguments.values():  # an option in the place of a name, or the words of what a tool is called by
@@ -180,11 +184,26 @@ def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
         )
 
 
+def _scheduled(arguments: Mapping[str, Any]) -> Iterator[Restated]:
+    """The commands behind the times of a table of jobs."""
+    given = (one for value in arguments.values() for one in (value if isinstance(value, list) else [value]))
+    texts = (one for one in given if isinstance(one, str))
+    for line in islice((line for text in texts for line in text.split("\n")), _MOST_CALLED):
+        when = _WHEN.match(line[:_LONGEST_SCRIPT])
+        if when is not None:
+            yield Restated(line[when.end() : _LONGEST_SCRIPT], "command")
+
+
+_CRON: Final = frozenset({"cron", "crontab", "cronjob"})
+_WHEN: Final = Lazy(r"^\s*(?:@\w{4,8}|[\d*][\d*/,-]{0,40}(?:\s+[\w*/,?#-]{1,40}){4})\s+")
+
+
 def _managed(tool: str, arguments: Mapping[str, Any]) -> str:
     manager = next((value for key, value in arguments.items() if key in _MANAGERS), None)
     return f"{manager} {tool}" if isinstance(manager, str) and manager in _PROGRAMS else tool
 
 
+_LISTS: Final = frozenset({"count", "find", "list", "search", "show"})  # what is asked for without a deed
 _MANAGERS: Final = frozenset({
     "manager", "package_manager", "packageManager", "pm", "installer", "ecosystem", "provider", "cloud", "cli",
 })  # fmt: skip

@@ -30,6 +30,7 @@ from aegis.detect.line_files import (
     container_start,
     in_container,
     loose,
+    of_launchd,
     of_lines,
     of_make,
     of_notebook,
@@ -121,8 +122,9 @@ def _read(place: Resource, written: Written) -> tuple[str, list[str]]:
                 commands.append(container_start(value))
             return "", with_package(commands, value) if name == "package.json" else commands
         return "", list(_of_value(_members(text), runs=name in _PACKAGES))[:MOST_COMMANDS]
-    if name.endswith(".reg"):
-        return "", list(islice(of_registry(text), MOST_COMMANDS))
+    if name.endswith((".reg", ".plist")):
+        read = of_registry if name.endswith(".reg") else of_launchd
+        return "", list(islice(read(text), MOST_COMMANDS))
     if name.endswith(_OF_PLAYS) or text.startswith("#cloud-config"):
         value = parsed_yaml(_OF_TEMPLATES.sub("", text)) or list(of_lines(text))
         if isinstance(value, list):  # a piece of a list of commands, as an edit puts it in

@@ -6,13 +6,14 @@ send is told by where it stands. What schemas say is checked by the schema guard
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal
 
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
-from aegis.detect.roles import executes, runs_code, words_of
+from aegis.detect.extract import Raw
+from aegis.detect.roles import argument_of, executes, named_role, runs_code, words_of
 
 SlotType = Literal["number", "host", "id", "date", "email", "code", "phone"]
 _NAMES: Final[Mapping[SlotType, frozenset[str]]] = {
@@ -101,13 +102,26 @@ def spoken(arguments: Mapping[str, Any]) -> tuple[str, str]:
     found: list[tuple[str, str]] = []
     for name in _SPOKEN_IN:
         value = arguments.get(name)
-        tool = _BY_LANGUAGE.get(value.strip().lower()) if isinstance(value, str) and len(value) < _SHORT else None
+        told = value.rpartition("/")[2] if isinstance(value, str) and len(value) < _SHORT else ""
+        tool = _BY_LANGUAGE.get(told.strip().lower())
         if tool is not None:
             found.append((name, tool))
     return min(found, key=lambda one: one[1] not in _SHELLS, default=("", ""))
 
 
-def named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
+def program_in(tool: str, arguments: Mapping[str, Any], *, runs: bool) -> tuple[str, str]:
+    """The argument of a call that holds a program, and a tool that runs such; empty for none.
+
+    Where nothing says that the tool runs what it is given, only an argument that is called as a language is one.
+    """
+    name, meant = _named_after(arguments)
+    if runs:
+        return (name, meant) if name else _filed_program(tool, arguments)
+    is_one = name and len(words_of(name)) == 1 and "\n" in arguments[name] and "(" in arguments[name]
+    return (name, meant) if is_one and _READS_CODE.isdisjoint(words_of(tool)) else ("", "")
+
+
+def _named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
     """The argument of a call that is named after the language of the program in it (`groovy`, `main_rs`), and a tool
     that runs that; empty for none.
     """
@@ -119,7 +133,7 @@ def named_after(arguments: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def filed_program(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+def _filed_program(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
     """The text of a script that a tool files and runs, and a tool that runs what its file's name ends in."""
     last = {name: (words_of(name) or ("",))[-1] for name, value in arguments.items() if isinstance(value, str)}
     text = next((name for name, word in last.items() if word in _TAKES_TEXT), "")
@@ -179,6 +193,12 @@ def runs_language(tool: str) -> bool:
     return spoken and runs and words.isdisjoint(_READS_CODE | _SYSTEM_SHELLS)
 
 
+def odd_in(argument: str, value: str) -> Literal["", "odd", "syntax"]:
+    """Whether a value is none of what the name of its argument says that it is; see `misfit`."""
+    kind = slot_type(argument)
+    return "" if kind is None else misfit(kind, value)
+
+
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
     """Whether a value is none of a kind: `odd` for one that only looks different, `syntax` for one that speaks."""
     if len(value) > _LONGEST:
@@ -208,3 +228,78 @@ def key_role(path: str, key: str) -> TextRole:
     words = {word for field in fields for word in field}
     is_query = not _QUERIES.isdisjoint(words_of(first)) and words.isdisjoint(_CREDENTIALS)
     return "document" if is_query else "identifier"
+
+
+# Where names say that a text is run though none of them is that of a program, by the words of the tool (one of which is
+# enough; none for every tool) and the last word or the whole of the argument's name.
+_RUN_IN: Final[tuple[tuple[frozenset[str], frozenset[str], TextRole], ...]] = (
+    (frozenset({"cron", "crontab"}), frozenset({"entries", "entry", "job", "jobs", "line", "lines"}), "command"),
+    (frozenset({"schtasks", "scheduledtask"}), frozenset({"action", "actions"}), "command"),
+    (frozenset({"tmux", "screen"}), frozenset({"keys"}), "command"),
+    (frozenset({"sftp", "ftp", "lftp"}), frozenset({"batch", "lines"}), "command"),
+    (frozenset({"ansible", "cli"}), frozenset({"args"}), "command"),
+    (frozenset({"bashrc", "zshrc", "zprofile"}), frozenset({"line", "lines"}), "command"),
+    (frozenset({"salt"}), frozenset({"arg"}), "command"),
+    (frozenset(), frozenset({"dockerfile"}), "document"),
+    (frozenset(), frozenset({"ps1", "pwsh", "powershell", "ps", "scriptblock"}), "command"),
+    (frozenset({"postman", "insomnia", "hoppscotch"}), frozenset({"exec"}), "code"),
+    (frozenset({"eval", "nrepl"}), frozenset({"form"}), "code"),
+)  # fmt: skip
+_STARTERS: Final = frozenset({"engine", "executable", "interpreter", "runtime", "shell"})
+_STARTER: Final = Lazy(
+    r"^(?:/(?:usr/)?(?:local/)?bin/(?:env )?)?(?:(?:ba|z|da|k|fi)?sh|node|deno|bun|python3?|ruby|perl|php)$|"
+    r"^(?:cmd|powershell|pwsh)(?:\.exe)?$"
+)
+_FILES_NAME: Final = Lazy(
+    r"^[\w.@-]{1,80}\.(?:c|cfg|conf|cpp|cs|css|env|go|h|html|ini|java|js|json|jsx|kt|md|mjs|php|plist|properties|ps1|"
+    r"py|rb|rs|service|sh|sql|timer|toml|ts|tsx|txt|xml|ya?ml)$"
+)
+_SCRIPTS: Final = ("/scripts/", "/scripts.")
+_ARGV: Final = frozenset({"program_arguments", "programarguments"})  # of a job of launchd
+
+
+@lru_cache(maxsize=8_192)
+def _runs_in(tool: str, argument: str) -> TextRole | None:
+    words, named = frozenset(words_of(tool)), words_of(argument)
+    for tools, names, role in _RUN_IN:
+        if (not tools or tools & words) and (names.issuperset(named[-1:]) or argument.lower() in names) and named:
+            return role
+    return None
+
+
+def names_starter(argument: str, value: str) -> bool:
+    """Whether a value only says which program is to start another: a shell, or what runs a language."""
+    return value.isascii() and _STARTERS.issuperset(words_of(argument)[-1:]) and _STARTER.match(value) is not None
+
+
+def names_file(argument: str) -> bool:
+    """Whether the name of a member is that of a file, whose text its value is: `{"files": {"hook.js": "..."}}`."""
+    return "." in argument and argument.isascii() and _FILES_NAME.match(argument) is not None
+
+
+_MOST_NAMES: Final = 200  # strings of a call among which an argument that is named after a program is looked for
+
+
+def names_program(tool: str, raw: Sequence[Raw]) -> bool:
+    """Whether an argument of a call is named after what its tool runs."""
+    programs = {"command", "code", executes(tool)}
+    named = ((argument_of(path), value) for path, value, is_key in raw[:_MOST_NAMES] if not is_key)
+    return any(named_role("", name)[0] in programs and not names_starter(name, value) for name, value in named)
+
+
+def role_at(tool: str, path: str, argument: str, value: str) -> tuple[TextRole, int] | None:
+    """The role of a text that stands where nothing but a program, a file or the name of one does; `None` elsewhere.
+
+    `path` is the text's pointer and `argument` the nearest name above it.
+    """
+    if argument.lower() in _ARGV:
+        return "command", 80
+    if " " not in value:
+        return ("identifier", 60) if names_starter(argument, value) else None
+    if names_file(argument) and "\n" in value:
+        return "document", 60
+    stepped = argument == "run" and ("/step" in path or "/jobs/" in path or "/tasks/" in path)
+    if stepped or (argument != "scripts" and any(part in path for part in _SCRIPTS)):
+        return "command", 60
+    role = _runs_in(tool, argument)
+    return None if role is None else (role, 60)

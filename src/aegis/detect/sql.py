@@ -214,6 +214,13 @@ def _is_data(path: str) -> bool:
     return path.lower().endswith(_DATA) and ".." not in path and place_of(path) is None and not is_any_secret(path)
 
 
+def _only_asks(link: exp.Expr) -> bool:
+    """Whether what another server is asked is written out, and only reads."""
+    told = link.expressions
+    written = bool(told) and all(isinstance(one, exp.Literal) for one in told)
+    return written and told[-1].name.lstrip()[:7].lower() == "select " and ";" not in told[-1].name
+
+
 def _unread(facts: SqlFacts) -> None:
     """What is not read may do anything."""
     facts.parsed, facts.too_long, facts.writes = False, True, True
@@ -258,6 +265,8 @@ def _walk(statement: exp.Expr, facts: SqlFacts) -> None:
             if name in vocabulary().values["sqldelay"] and not (name == "randomblob" and _is_short(node)):
                 _note(("sql.delay", name), facts)
             elif name in vocabulary().values["sqlfile"]:
+                if name == "dblink" and _only_asks(node):
+                    continue
                 given = node.expressions[:1] if name in _FILE_READERS else []
                 if not (given and isinstance(given[0], exp.Literal) and _is_data(given[0].name)):
                     _note(("sql.file", name), facts)

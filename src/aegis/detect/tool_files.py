@@ -18,7 +18,8 @@ from aegis.detect.facts import Text
 from aegis.detect.files import LOCAL, MAX_FLOW, UNKNOWN, FileFlow, Written
 from aegis.detect.line_files import PLAYS
 from aegis.detect.quick import one_of
-from aegis.detect.roles import words_of
+from aegis.detect.roles import argument_of, words_of
+from aegis.detect.slots import names_file
 from aegis.detect.tool_words import vocabulary
 
 # Names of arguments, without case and signs: a whole text, what an edit puts in, and what it takes out.
@@ -66,8 +67,18 @@ _TRIES: Final = frozenset({"check", "diff", "dry", "explain", "lint", "plan", "r
 _MOST: Final = 256  # writes of one call that are told apart
 
 
-def written_by(tool: str, texts: Sequence[Text]) -> list[Written]:
-    """What a call writes whose tool writes files by its name."""
+def written_by(tool: str, texts: Sequence[Text], *, to_files: bool) -> list[Written]:
+    """What a call writes: files that it hands over, and what it names where its tool writes files (`to_files`)."""
+    return (_named(tool, texts) if to_files else []) or _filed_in(texts)
+
+
+def _filed_in(texts: Sequence[Text]) -> list[Written]:
+    """The files that a call hands over as texts below their names: `{"files": {"hook.js": "..."}}`."""
+    named = ((argument_of(text.path), text.value) for text in texts if text.role == "document" and not text.is_key)
+    return [Written(name, _flow(value), sure=True) for name, value in islice(named, _MOST) if names_file(name)]
+
+
+def _named(tool: str, texts: Sequence[Text]) -> list[Written]:
     local = {} if not _REQUESTS.isdisjoint(words_of(tool)) else {t.value: path for t in texts if (path := _local(t))}
     if not local and not any(text.role == "path" or text.value.startswith(PATCHES) for text in texts):
         return []

@@ -73,5 +73,5 @@ def test_four_times_as_many_texts_take_four_times_the_work(
     tool: str, piece: str, shape: Callable[[str, int], dict[str, Any]]
 ) -> None:
     few, many = (shape(piece, number) for number in (_FEW, 4 * _FEW))
-    _functions(tool, few)  # what is loaded once
+    _functions(tool, many)  # what is loaded once, and names that are remembered
     assert _functions(tool, many) <= 5 * _functions(tool, few) + 20_000

@@ -310,6 +310,8 @@ def helpers(command: Command) -> Iterator[str]:
             elif word.startswith(option + "=") or (len(option) == 2 and word.startswith(option) and len(word) > 2):
                 yield from _commands(name, word[len(option) :].lstrip("="))
             elif len(option) == 2 and word[:1] == "-" and word[-1] == option[1] and word[1:].isalpha():  # put together
+                if name == "git" and "clean" in args:  # whose `-x` takes no value
+                    continue
                 yield from _commands(name, following)
         if name == "git" and (word in {"-c", "config"} or ("." in word and _GIT_SETTING.match(word))):
             yield from _git(word, following)

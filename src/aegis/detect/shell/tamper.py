@@ -118,6 +118,8 @@ _HARDENED: Final = ("randomize_va_space", "kptr_restrict")  # which are as they 
 _HARDENS: Final = Lazy(r"^\s*(?:sudo\s+)?(?:echo|printf)\s+['\"]?2['\"]?\s*(?:>|\|\s*(?:sudo\s+)?tee\b)[^;&|\n]*$")
 _DEFENCE_UNIT: Final = Lazy(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
+# Signals by which a service reads its settings again or opens its files anew.
+_ASKS_AGAIN: Final = Lazy(r"^(?:--signal=|-s=?)?(?:SIG)?(?:HUP|USR[12]|WINCH)$")
 _HISTORY_OFF: Final = Lazy(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
 _MINER: Final = Lazy(rf"^(?:{pattern_of('miner')})$")
 # What a miner is told, whatever it calls itself: the protocol of a pool, what its makers get, or a pool by its name.
@@ -269,6 +271,8 @@ def _link(args: tuple[str, ...]) -> str:
 
 def _units(args: tuple[str, ...]) -> str:
     stops = any(arg in _STOPS for arg in args)
+    if "kill" in args and any(_ASKS_AGAIN.match(arg) for arg in args):
+        return ""
     return "shell.weakens" if stops and any(_DEFENCE_UNIT.match(arg) for arg in args) else ""
 
 

@@ -54,8 +54,11 @@ _NO_ROLES: Final[Mapping[str, TextRole]] = MappingProxyType({})
 _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 
-# Programs that fill what stands in double braces by themselves, from an inventory or the values of a chart.
-_FILLS: Final = frozenset({"ansible", "helm", "playbook"})
+# Programs that fill what stands in double braces by themselves, from an inventory, the values of a chart or an event.
+_FILLS: Final = frozenset({
+    "ansible", "automation", "helm", "n8n", "playbook", "postman", "workflow", "workflows",
+    "zap", "zapier",
+})  # fmt: skip
 
 
 def find_unresolved(
@@ -166,6 +169,8 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
         return False
     if name not in _SHELL and _TEMPLATE.search(value):
         return name in _FORMATTED or value.count(" ") < _PROSE_BLANKS  # a text for people around it is the template
+    if "bcdedit" in value:  # which writes its entries so: `bcdedit /enum {default}`
+        return False
     if name not in _SHELL and "{" in _IN_BRACES.sub("", value):  # a language of its own: `cpu{env:prod} by {host}`
         return False
     # Text with other structure around its braces is code or data.

@@ -56,6 +56,7 @@ _TREES: Final = Lazy(
 _READS: Final = frozenset({"copytree", "make_archive", "walk", "rglob", "cpSync", "fwalk"})
 _LITERAL: Final = Lazy(r"""^[^'",)]{0,80}['"]([^'"\n]{1,400})['"]""")
 _LITERALS: Final = Lazy(r"""['"]([^'"\n]{1,400})['"]""")
+_PARTS: Final = Lazy(r"""['"]([^'"\n]{0,400})['"]""")
 _HOME: Final = Lazy(r"^\s*(?:pathlib\.)?Path\.home\(\)\s*[,)]|^\s*os\.homedir\(\)\s*[,)]")
 _MOST_CALLS: Final = 64
 _TREE_TOOLS: Final[dict[str, bool]] = {
@@ -157,4 +158,7 @@ def taken_by_code(text: str) -> Iterator[Taken]:
         else:
             first = _LITERAL.search(rest)
             if first is not None:
-                yield Taken(first.group(1), changes)
+                sign, behind = first.group(1), rest[first.end() :].partition("]")[0]
+                joined = behind.startswith(".join(")
+                folder = sign.join(_PARTS.findall(behind)) if joined else sign
+                yield Taken(folder, changes)

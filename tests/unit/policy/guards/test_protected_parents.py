@@ -103,10 +103,16 @@ def test_a_folder_that_holds_the_guard_is_not_taken_whole(command: str) -> None:
         ("run_python", {"code": "import shutil, os\nshutil.rmtree(os.path.expanduser('~'))"}),
         ("run_python", {"code": "from pathlib import Path\nimport os\nfor x in os.walk(Path.home()): print(x)"}),
         ("run_python", {"code": "import shutil\nshutil.make_archive('b', 'zip', '/home')"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/'.join(['', 'home', 'ann']))"}),
     ],
 )
 def test_nor_by_another_door_than_a_command_line(tool: str, arguments: dict[str, Any]) -> None:
     assert refused(tool, **arguments)
+
+
+@pytest.mark.claim("SLF-03")
+def test_a_sign_between_the_parts_of_another_folder_takes_nothing() -> None:
+    assert not refused("run_python", code="import shutil\nshutil.rmtree('/'.join(['', 'var', 'tmp', 'pytest-16']))")
 
 
 @pytest.mark.claim("SLF-03")
