@@ -100,7 +100,7 @@ _SPAN: Final = Lazy(r"(^|[\s(\[,:;–—-])`[^`\n]+`([\s.,:;!?)\]–—-]|$)")
 _SENTENCE: Final = Lazy(
     r"^(?:[\p{L}\p{N}\s.,:!?()/_–—\x00-]|\p{L}['’]\p{L}|\s['\"“‘][\p{L}\p{N} ]+['\"”’]|;\s+\x00|"
     r";\s+(?:never|but|and|or|it|we|they|this|that|the|always|not|so|also|however|otherwise|instead|you|he|she|nothing|"
-    r"please|hence)\s)*$"
+    r"please|hence|until|then|if|when|unless|while|since|for|there|these|those|no|each|both|only|leave|answers?)\s)*$"
 )
 _WORDS: Final = Lazy(r"\p{L}{2,}")
 _LEAST_WORDS: Final = 3

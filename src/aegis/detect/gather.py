@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from aegis.core.outcome import Effect
 from aegis.core.text import TextRole
+from aegis.detect import slots
 from aegis.detect.analyse import (
     EXECUTED,
     Gathering,
@@ -44,16 +45,6 @@ from aegis.detect.roles import (
     writes_file,
 )
 from aegis.detect.self_running import is_read_when_written
-from aegis.detect.slots import (
-    key_role,
-    may_run,
-    names_program,
-    odd_in,
-    program_in,
-    role_at,
-    runs_language,
-    spoken,
-)
 from aegis.detect.structured import deed_of, pod_commands, structured_effects
 from aegis.detect.tool_files import PATCHES, added_by, objects_by, plays, puts_by_name, run_by, runs_by_name, written_by
 from aegis.detect.tool_words import acts, asks
@@ -186,8 +177,9 @@ class _Strings(NamedTuple):
 def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     tool, declared = subject.tool, subject.roles
     runs = runs_code(tool) or executes(tool) or drives_library(tool)
-    chosen, runner = spoken(subject.arguments) if runs else ("", "")
-    named, meant = ("", "") if runner else program_in(tool, subject.arguments, runs=bool(runs))
+    chosen, runner = slots.spoken(subject.arguments) if runs else ("", "")
+    may_hold = not runner and (bool(runs) or not slots.LANGUAGES.isdisjoint(subject.arguments))
+    named, meant = slots.program_in(tool, subject.arguments, runs=bool(runs)) if may_hold else ("", "")
     runners = {f"/{named}": meant} if named else {}  # of this argument alone: others are what they were
     tool = runner or tool
     texts: list[Text] = []
@@ -199,12 +191,12 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
     hinted = False
     to_files = writes_by_name(subject.tool)
     to_file = to_files and writes_file(subject.tool, raw)
-    untold = runs and (not to_files or runs_code(tool)) and not names_program(tool, raw)
+    untold = runs and (not to_files or runs_code(tool)) and not slots.names_program(tool, raw)
     for path, value, is_key in raw:
         if is_key:
             hinted = hinted or (hints(value) if len(value) <= LONGEST_NAME else plain_name(value) in HINTS)
             texts.append(
-                _text(Text, (path, value, True, "identifier" if value[:1] != "$" else key_role(path, value), 0))
+                _text(Text, (path, value, True, "identifier" if value[:1] != "$" else slots.key_role(path, value), 0))
             )
             arguments.append("")
             continue
@@ -219,13 +211,14 @@ def _strings(subject: FactSubject, raw: Sequence[Raw]) -> _Strings:
         if path == f"/{chosen}":  # what says in which language the rest is read is no part of it
             texts.append(_text(Text, (path, value, False, "identifier", 50)))
             continue
-        placed = None if declared else role_at(tool, path, argument, value)
+        may_tell = argument.lower() in slots.PLACES or "." in argument or "/scripts/" in path
+        placed = slots.role_at(tool, path, argument, value) if may_tell and not declared else None
         role, confidence = placed or role_of(
             runners.get(path, tool), path, argument, value, declared, to_file=to_file and path not in runners
         )
         if "(" in value and is_trial(tool, role, value, raw):
             role, confidence = "document", 50
-        program = may_run(tool, argument) if untold and not to_file and confidence < DECLARED else None
+        program = slots.may_run(tool, argument) if untold and not to_file and confidence < DECLARED else None
         if program is not None and (looks_like_sql(value) if program == "sql" else acts(tool)):
             role, confidence = program, EXECUTED
         if role in _JOINED and path[-1].isdigit():
@@ -290,20 +283,21 @@ def gather(subject: FactSubject) -> Facts:
                 found.undecoded(text)
             if index in unseen:
                 _unseen(value, text, found)
-        odd = odd_in(arguments[index], text.value)
+        kind = slots.slot_type(arguments[index])
+        odd = "" if kind is None else slots.misfit(kind, text.value)
         if odd:
             found.signal(f"slot.{odd}", text, text.value)
         analyse(text, found, runners.get(text.path, runner))
         if text.role == "sql" and text.path[-1:].isdigit():
             batch.append(text)
-        if text.role == "command" and runs_language(runner):  # a line of a shell, or of the language
+        if text.role == "command" and slots.runs_language(runner):  # a line of a shell, or of the language
             analyse(text._replace(role="code", confidence=EXECUTED), found, runner)
             views.append(TextView(index, text.value, (ASSEMBLED,), "code"))
     if len(batch) > 1:  # statements one after another, of one session
         analyse(batch[0]._replace(value=";\n".join(one.value for one in batch)), found, runner)
     for whole in made.wholes:
         _whole(whole, texts, views, found, decoding, tool)
-    own = written_by(tool, texts, to_files=to_files)
+    own = written_by(tool, texts, to_files=to_files) if to_files or "." in "".join(arguments) else []
     if together is None or "hosts:" in together or "apiVersion:" in together:
         own = plays(tool, texts) or own
     if not limits and (added := added_by(tool)):

@@ -57,6 +57,7 @@ _RUN_BY: Final[Mapping[str, frozenset[str]]] = {
     "run_sql": frozenset({"sql", "postgres", "postgresql", "mysql", "sqlite", "tsql", "plsql", "mariadb", "duckdb"}),
 }
 _BY_LANGUAGE: Final = {word: tool for tool, words in _RUN_BY.items() for word in words}
+LANGUAGES: Final = frozenset(_BY_LANGUAGE)  # names of arguments that may hold a program
 _BY_NAME: Final[Mapping[str, SlotType]] = {word: kind for kind, words in _NAMES.items() for word in words}
 # No bounds in them: the length is asked first, and bounds make a pattern large.
 _FITS: Final[Mapping[SlotType, Any]] = {
@@ -66,7 +67,8 @@ _FITS: Final[Mapping[SlotType, Any]] = {
     "id": Lazy(
         r"\s*\[(?:\s*\"[\w-]+\"\s*,?)*\s*\]\s*|"
         r"\s*[\pL\pN._:@/#+=~,()\[\] &!*?-]+\s*|"
-        r"(?:auth0|google-oauth2|github|windowslive|facebook|apple|linkedin|samlp|waad|adfs|oidc|okta|oauth2)\|[\w|.@-]+"
+        r"(?:auth0|google-oauth2|github|windowslive|facebook|apple|linkedin|samlp|waad|adfs|oidc|okta|oauth2)\|[\w|.@-]+|"
+        r"ns=\d{1,5};[bgis]=[\w. \"\[\]:/-]+"
     ),
     "date": Lazy(r"\s*[\pL\pN.:,/+' ()-]+\s*"),
     "email": Lazy(r"[\pL\pN.!#%&'*+/=?^_~@<>(),: \"\n-]+"),
@@ -193,12 +195,6 @@ def runs_language(tool: str) -> bool:
     return spoken and runs and words.isdisjoint(_READS_CODE | _SYSTEM_SHELLS)
 
 
-def odd_in(argument: str, value: str) -> Literal["", "odd", "syntax"]:
-    """Whether a value is none of what the name of its argument says that it is; see `misfit`."""
-    kind = slot_type(argument)
-    return "" if kind is None else misfit(kind, value)
-
-
 def misfit(kind: SlotType, value: str) -> Literal["", "odd", "syntax"]:
     """Whether a value is none of a kind: `odd` for one that only looks different, `syntax` for one that speaks."""
     if len(value) > _LONGEST:
@@ -231,7 +227,7 @@ def key_role(path: str, key: str) -> TextRole:
 
 
 # Where names say that a text is run though none of them is that of a program, by the words of the tool (one of which is
-# enough; none for every tool) and the last word or the whole of the argument's name.
+# enough; none for every tool) and the argument's name.
 _RUN_IN: Final[tuple[tuple[frozenset[str], frozenset[str], TextRole], ...]] = (
     (frozenset({"cron", "crontab"}), frozenset({"entries", "entry", "job", "jobs", "line", "lines"}), "command"),
     (frozenset({"schtasks", "scheduledtask"}), frozenset({"action", "actions"}), "command"),
@@ -258,18 +254,19 @@ _SCRIPTS: Final = ("/scripts/", "/scripts.")
 _ARGV: Final = frozenset({"program_arguments", "programarguments"})  # of a job of launchd
 
 
+# The names of all such arguments, and of those that name what starts a program: those of most calls are none of them.
+PLACES: Final = frozenset({*_STARTERS, *_ARGV, "run", *(name for _, names, _ in _RUN_IN for name in names)})
+
+
 @lru_cache(maxsize=8_192)
 def _runs_in(tool: str, argument: str) -> TextRole | None:
-    words, named = frozenset(words_of(tool)), words_of(argument)
-    for tools, names, role in _RUN_IN:
-        if (not tools or tools & words) and (names.issuperset(named[-1:]) or argument.lower() in names) and named:
-            return role
-    return None
+    words = frozenset(words_of(tool))
+    return next((role for tools, names, role in _RUN_IN if argument in names and (not tools or tools & words)), None)
 
 
 def names_starter(argument: str, value: str) -> bool:
     """Whether a value only says which program is to start another: a shell, or what runs a language."""
-    return value.isascii() and _STARTERS.issuperset(words_of(argument)[-1:]) and _STARTER.match(value) is not None
+    return argument.lower() in _STARTERS and value.isascii() and _STARTER.match(value) is not None
 
 
 def names_file(argument: str) -> bool:
@@ -301,5 +298,5 @@ def role_at(tool: str, path: str, argument: str, value: str) -> tuple[TextRole, 
     stepped = argument == "run" and ("/step" in path or "/jobs/" in path or "/tasks/" in path)
     if stepped or (argument != "scripts" and any(part in path for part in _SCRIPTS)):
         return "command", 60
-    role = _runs_in(tool, argument)
+    role = _runs_in(tool, argument.lower())
     return None if role is None else (role, 60)

@@ -56,7 +56,7 @@ _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 # Programs that fill what stands in double braces by themselves, from an inventory, the values of a chart or an event.
 _FILLS: Final = frozenset({
-    "ansible", "automation", "helm", "n8n", "playbook", "postman", "workflow", "workflows",
+    "ansible", "automation", "helm", "n8n", "playbook", "postman", "vault", "workflow", "workflows",
     "zap", "zapier",
 })  # fmt: skip
 

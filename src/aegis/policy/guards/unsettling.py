@@ -161,4 +161,5 @@ def taken_by_code(text: str) -> Iterator[Taken]:
                 sign, behind = first.group(1), rest[first.end() :].partition("]")[0]
                 joined = behind.startswith(".join(")
                 folder = sign.join(_PARTS.findall(behind)) if joined else sign
-                yield Taken(folder, changes)
+                if not (sign == "/" and behind.lstrip().startswith("+")):
+                    yield Taken(folder, changes)
