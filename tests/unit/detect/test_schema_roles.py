@@ -53,6 +53,6 @@ def outcome(config: str, arguments: dict[str, Any]) -> str:
 def test_what_the_schema_says_is_a_command_is_read_as_one_and_the_operators_word_goes_first() -> None:
     typed = "{type: object, properties: {x: {type: string, contentMediaType: text/x-shellscript}}}"
     destroys = {"x": "kill -9 -1"}
-    assert outcome("version: 1", destroys) == "allow"
+    assert outcome("version: 1", destroys) != "block"
     assert outcome(f"tools: {{t: {{schema: {typed}}}}}", destroys) == "block"
-    assert outcome(f"tools: {{t: {{schema: {typed}, roles: {{x: content}}}}}}", destroys) == "allow"
+    assert outcome(f"tools: {{t: {{schema: {typed}, roles: {{x: content}}}}}}", destroys) != "block"
