@@ -213,6 +213,12 @@ def test_there_are_four_hundred_and_few_are_blocked_or_held_where_they_should_pa
         ("composer_script", {"php": "<?php\nsystem('rm -rf /etc');\necho 1;\n"}, "block"),
         ("mssql_execute", {"statement": "EXEC sp_MSforeachtable 'TRUNCATE TABLE ?'"}, "block"),
         ("postgres_query", {"sql": "SELECT * FROM dblink('host=a', 'DELETE FROM payments') AS t(a int)"}, "block"),
+        (
+            "postgres_query",
+            {"sql": "SELECT * FROM dblink('host=a', 'SELECT pg_read_file(''/etc/shadow'')') AS t(a text)"},
+            "block",
+        ),
+        ("workflow_run", {"command": "{{payload}}"}, "block"),
         ("az_role_assignment_create", {"assignee": "svc", "role": "Owner"}, "hold"),
         ("bash", {"command": "tccutil reset All"}, "hold"),
         ("bash", {"command": "systemctl kill -s KILL auditd"}, "hold"),

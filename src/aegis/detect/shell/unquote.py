@@ -54,11 +54,14 @@ _NO_ROLES: Final[Mapping[str, TextRole]] = MappingProxyType({})
 _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 
 
-# Programs that fill what stands in double braces by themselves, from an inventory, the values of a chart or an event.
-_FILLS: Final = frozenset({
-    "ansible", "automation", "helm", "n8n", "playbook", "postman", "vault", "workflow", "workflows",
-    "zap", "zapier",
-})  # fmt: skip
+# Programs that fill what stands in double braces by themselves, from an inventory or the values of a chart.
+_FILLS: Final = frozenset({"ansible", "helm", "playbook"})
+# What is filled at each event or request: no command is left to that.
+_FILLS_LATER: Final = frozenset({"automation", "n8n", "postman", "vault", "workflow", "workflows", "zap", "zapier"})
+# How the entries of a boot loader are called: `bcdedit /enum {default}`.
+_BOOT_ENTRY: Final = Lazy(
+    r"(?i)\{(?:default|current|bootmgr|fwbootmgr|globalsettings|bootloadersettings|memdiag|ntldr|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})\}"
+)
 
 
 def find_unresolved(
@@ -73,7 +76,8 @@ def find_unresolved(
     found: list[str] = []
     stack: list[tuple[str, Any]] = [("", arguments)]
     pointers = 0
-    fills = not _FILLS.isdisjoint(words_of(tool))
+    words = words_of(tool)
+    fills, later = not _FILLS.isdisjoint(words), not _FILLS_LATER.isdisjoint(words)
     while stack and len(found) < MAX_FOUND:
         path, value = stack.pop()
         if isinstance(value, (dict, list)):
@@ -82,7 +86,8 @@ def find_unresolved(
                 break  # the walk over the strings refuses such a call
         if type(value) is str:
             marked = "{" in value or "<" in value or "$" in value
-            own = fills and "{{" in value and "<" not in value and "$" not in value
+            own = fills or (later and _argument(path) not in _SHELL)
+            own = own and "{{" in value and "<" not in value and "$" not in value
             if marked and not own and _is_pending(path, value, roles) and not _is_filled(value, arguments):
                 found.append(path)
         elif isinstance(value, dict):
@@ -169,8 +174,7 @@ def _is_pending(path: str, value: str, roles: Mapping[str, TextRole]) -> bool:
         return False
     if name not in _SHELL and _TEMPLATE.search(value):
         return name in _FORMATTED or value.count(" ") < _PROSE_BLANKS  # a text for people around it is the template
-    if "bcdedit" in value:  # which writes its entries so: `bcdedit /enum {default}`
-        return False
+    value = _BOOT_ENTRY.sub("", value) if "bcdedit" in value else value
     if name not in _SHELL and "{" in _IN_BRACES.sub("", value):  # a language of its own: `cpu{env:prod} by {host}`
         return False
     # Text with other structure around its braces is code or data.

@@ -158,8 +158,15 @@ def taken_by_code(text: str) -> Iterator[Taken]:
         else:
             first = _LITERAL.search(rest)
             if first is not None:
-                sign, behind = first.group(1), rest[first.end() :].partition("]")[0]
-                joined = behind.startswith(".join(")
-                folder = sign.join(_PARTS.findall(behind)) if joined else sign
-                if not (sign == "/" and behind.lstrip().startswith("+")):
-                    yield Taken(folder, changes)
+                yield Taken(_put_together(first.group(1), rest[first.end() :]), changes)
+
+
+def _put_together(sign: str, behind: str) -> str:
+    """The folder that a text and what is written out behind it make: `"/" + "srv"`, `"/".join(["", "srv"])`."""
+    argument = behind.partition(",")[0]
+    parts = _PARTS.findall(behind.partition("]")[0] if "[" in argument else argument)
+    if behind.startswith(".join(") and parts:
+        return sign.join(parts)
+    if behind.lstrip().startswith("+") and parts:
+        return "/".join([sign.rstrip("/"), *(part.strip("/") for part in parts)])
+    return sign

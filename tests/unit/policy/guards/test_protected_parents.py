@@ -104,6 +104,9 @@ def test_a_folder_that_holds_the_guard_is_not_taken_whole(command: str) -> None:
         ("run_python", {"code": "from pathlib import Path\nimport os\nfor x in os.walk(Path.home()): print(x)"}),
         ("run_python", {"code": "import shutil\nshutil.make_archive('b', 'zip', '/home')"}),
         ("run_python", {"code": "import shutil\nshutil.rmtree('/'.join(['', 'home', 'ann']))"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/'.join(parts))"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/' + 'home/ann')"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/' + 'home', ignore_errors=True)"}),
     ],
 )
 def test_nor_by_another_door_than_a_command_line(tool: str, arguments: dict[str, Any]) -> None:
