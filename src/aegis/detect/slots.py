@@ -2,6 +2,8 @@
 
 A host that is no host and a number that is no number are findings of their own, whatever they would do: what fuzzers
 send is told by where it stands. What schemas say is checked by the schema guard; names are what is left.
+
+And places where nothing but a program, a file or the name of one stands, whatever the tool is called.
 """
 
 from __future__ import annotations
