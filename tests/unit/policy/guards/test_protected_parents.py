@@ -113,7 +113,6 @@ def test_nor_by_another_door_than_a_command_line(tool: str, arguments: dict[str,
     assert refused(tool, **arguments)
 
 
-@pytest.mark.claim("SLF-03")
 def test_a_sign_between_the_parts_of_another_folder_takes_nothing() -> None:
     assert not refused("run_python", code="import shutil\nshutil.rmtree('/'.join(['', 'var', 'tmp', 'pytest-16']))")
 
