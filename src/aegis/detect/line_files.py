@@ -382,6 +382,9 @@ def of_launchd(text: str) -> list[str]:
         job = plistlib.loads(text.encode("utf-8", "replace"), fmt=plistlib.FMT_XML)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, ExpatError):
         return []
-    words = job.get("ProgramArguments", [job.get("Program", "")]) if isinstance(job, dict) else []
-    told = [word for word in words if isinstance(word, str) and word] if isinstance(words, list) else []
+    words = job.get("ProgramArguments") if isinstance(job, dict) else None
+    told = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+    program = job.get("Program") if isinstance(job, dict) else None
+    if isinstance(program, str) and program:  # which starts, whatever the arguments call it
+        told = [program, *told[1:]]
     return [shlex.join(told)] if told else []

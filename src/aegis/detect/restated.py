@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from aegis.core.patterns import Lazy
 from aegis.core.text import TextRole
+from aegis.detect.line_files import scheduled
 from aegis.detect.permissions import only_looks
 from aegis.detect.roles import words_of
 from aegis.detect.shell.catalogue import builtin_programs
@@ -187,15 +188,13 @@ def _routine(arguments: Mapping[str, Any]) -> Iterator[Restated]:
 def _scheduled(arguments: Mapping[str, Any]) -> Iterator[Restated]:
     """The commands behind the times of a table of jobs."""
     given = (one for value in arguments.values() for one in (value if isinstance(value, list) else [value]))
-    texts = (one for one in given if isinstance(one, str))
-    for line in islice((line for text in texts for line in text.split("\n")), _MOST_CALLED):
-        when = _WHEN.match(line[:_LONGEST_SCRIPT])
-        if when is not None:
-            yield Restated(line[when.end() : _LONGEST_SCRIPT], "command")
+    lines = (line for one in given if isinstance(one, str) for line in one.split("\n") if line.lstrip()[:1] in _TIMES)
+    for command in scheduled("\n".join(line[:_LONGEST_SCRIPT] for line in islice(lines, _MOST_CALLED)), "crontab"):
+        yield Restated(command, "command")
 
 
 _CRON: Final = frozenset({"cron", "crontab", "cronjob"})
-_WHEN: Final = Lazy(r"^\s*(?:@\w{4,8}|[\d*][\d*/,-]{0,40}(?:\s+[\w*/,?#-]{1,40}){4})\s+")
+_TIMES: Final = frozenset("*@0123456789")  # what the times of a job begin with
 
 
 def _managed(tool: str, arguments: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ _RUN_BY: Final[Mapping[str, frozenset[str]]] = {
     "run_r": frozenset({"r", "rscript", "rlang"}),
     "run_julia": frozenset({"julia", "jl"}),
     "run_elixir": frozenset({"elixir", "ex", "exs"}),
-    "run_bash": frozenset({"bash", "sh", "shell", "zsh", "fish", "ksh", "dash", "shellscript", "/bin/sh", "/bin/bash"}),
+    "run_bash": frozenset({"bash", "sh", "shell", "zsh", "fish", "ksh", "dash", "shellscript"}),
     "run_powershell": frozenset({"powershell", "pwsh", "ps1", "ps"}),
     "run_cmd": frozenset({"cmd", "batch", "bat", "cmd.exe"}),
     "run_sql": frozenset({"sql", "postgres", "postgresql", "mysql", "sqlite", "tsql", "plsql", "mariadb", "duckdb"}),
@@ -295,7 +295,7 @@ def role_at(tool: str, path: str, argument: str, value: str) -> tuple[TextRole, 
         return "command", 80
     if " " not in value:
         return ("identifier", 60) if names_starter(argument, value) else None
-    if names_file(argument) and "\n" in value:
+    if names_file(argument) and "\n" in value and executes(tool) is None and not runs_code(tool):
         return "document", 60
     stepped = argument == "run" and ("/step" in path or "/jobs/" in path or "/tasks/" in path)
     if stepped or (argument != "scripts" and any(part in path for part in _SCRIPTS)):

@@ -69,7 +69,7 @@ _MOST: Final = 256  # writes of one call that are told apart
 
 def written_by(tool: str, texts: Sequence[Text], *, to_files: bool) -> list[Written]:
     """What a call writes: files that it hands over, and what it names where its tool writes files (`to_files`)."""
-    return (_named(tool, texts) if to_files else []) or _filed_in(texts)
+    return [*(_named(tool, texts) if to_files else []), *_filed_in(texts)]
 
 
 def _filed_in(texts: Sequence[Text]) -> list[Written]:

@@ -297,6 +297,20 @@ def _behind(command: Command, prefix: Prefix) -> list[str]:
     return rest
 
 
+def _deed_of_git(args: tuple[str, ...]) -> str:
+    """What git is told to do: its first word that is no option of git itself, nor the value of one."""
+    words = iter(args)
+    for word in words:
+        if word in _VALUED:
+            next(words, "")
+        elif word[:1] != "-":
+            return word
+    return ""
+
+
+_VALUED: Final = frozenset({"-c", "-C", "--config-env", "--exec-path", "--git-dir", "--namespace", "--work-tree"})
+
+
 def helpers(command: Command) -> Iterator[str]:
     """The command lines that a command starts because an option, a variable or its script says so."""
     yield from _of_variables(command)
@@ -310,9 +324,8 @@ def helpers(command: Command) -> Iterator[str]:
             elif word.startswith(option + "=") or (len(option) == 2 and word.startswith(option) and len(word) > 2):
                 yield from _commands(name, word[len(option) :].lstrip("="))
             elif len(option) == 2 and word[:1] == "-" and word[-1] == option[1] and word[1:].isalpha():  # put together
-                if name == "git" and "clean" in args:  # whose `-x` takes no value
-                    continue
-                yield from _commands(name, following)
+                cleans = name == "git" and _deed_of_git(args) == "clean"  # whose `-x` takes no command
+                yield from () if cleans else _commands(name, following)
         if name == "git" and (word in {"-c", "config"} or ("." in word and _GIT_SETTING.match(word))):
             yield from _git(word, following)
         if name in _SCRIPTED and _LEADS.match(word.lstrip("+")):

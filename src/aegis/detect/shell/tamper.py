@@ -118,8 +118,9 @@ _HARDENED: Final = ("randomize_va_space", "kptr_restrict")  # which are as they 
 _HARDENS: Final = Lazy(r"^\s*(?:sudo\s+)?(?:echo|printf)\s+['\"]?2['\"]?\s*(?:>|\|\s*(?:sudo\s+)?tee\b)[^;&|\n]*$")
 _DEFENCE_UNIT: Final = Lazy(rf"^(?:{pattern_of('defence')})(?:\.service|\.socket)?$")
 _STOPS: Final = frozenset({"stop", "disable", "mask", "kill"})
-# Signals by which a service reads its settings again or opens its files anew.
-_ASKS_AGAIN: Final = Lazy(r"^(?:--signal=|-s=?)?(?:SIG)?(?:HUP|USR[12]|WINCH)$")
+# Signals by which a service reads its settings again or opens its files anew, as `systemctl kill` is told them.
+_ASKS_AGAIN: Final = Lazy(r"^(?:-s|--signal)[ =]?(?:SIG)?(?:HUP|USR[12]|WINCH)$")
+_SIGNAL: Final = ("-s", "--signal")
 _HISTORY_OFF: Final = Lazy(r"^HIST(?:FILE|SIZE|FILESIZE|CONTROL)=(?:0|/dev/null|''|\"\")?$")
 _MINER: Final = Lazy(rf"^(?:{pattern_of('miner')})$")
 # What a miner is told, whatever it calls itself: the protocol of a pool, what its makers get, or a pool by its name.
@@ -270,10 +271,13 @@ def _link(args: tuple[str, ...]) -> str:
 
 
 def _units(args: tuple[str, ...]) -> str:
-    stops = any(arg in _STOPS for arg in args)
-    if "kill" in args and any(_ASKS_AGAIN.match(arg) for arg in args):
-        return ""
-    return "shell.weakens" if stops and any(_DEFENCE_UNIT.match(arg) for arg in args) else ""
+    deed = next((arg for arg in args if arg in _STOPS), "")
+    if deed == "kill":
+        places = (at for at, arg in enumerate(args) if arg.startswith(_SIGNAL))
+        sent = [" ".join(args[at : at + 1 + (args[at] in _SIGNAL)]) for at in places]
+        if sent and all(map(_ASKS_AGAIN.match, sent)):
+            return ""
+    return "shell.weakens" if deed and any(_DEFENCE_UNIT.match(arg) for arg in args) else ""
 
 
 def _packet_filter(args: tuple[str, ...]) -> str:

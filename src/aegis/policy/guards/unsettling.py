@@ -55,8 +55,13 @@ _TREES: Final = Lazy(
 )
 _READS: Final = frozenset({"copytree", "make_archive", "walk", "rglob", "cpSync", "fwalk"})
 _LITERAL: Final = Lazy(r"""^[^'",)]{0,80}['"]([^'"\n]{1,400})['"]""")
-_LITERALS: Final = Lazy(r"""['"]([^'"\n]{1,400})['"]""")
-_PARTS: Final = Lazy(r"""['"]([^'"\n]{0,400})['"]""")
+_LITERALS: Final = Lazy(r"""['"]([^'"\n]{0,400})['"]""")
+# What stands behind a literal that other literals are added to: after it, or between them.
+_ADDED: Final = Lazy(r"""^(?:\s*\+\s*['"][^'"\n]{0,400}['"])+\s*(?:[,)]|$)""")
+_BETWEEN: Final = Lazy(
+    r"""^\.join\(\s*[\[(]((?:\s*['"][^'"\n]{0,400}['"]\s*,?)+)\s*[\])]|"""
+    r"""^\s*\+\s*\[((?:\s*['"][^'"\n]{0,400}['"]\s*,?)+)\s*\]\.join\(\s*['"]/['"]\s*\)"""
+)
 _HOME: Final = Lazy(r"^\s*(?:pathlib\.)?Path\.home\(\)\s*[,)]|^\s*os\.homedir\(\)\s*[,)]")
 _MOST_CALLS: Final = 64
 _TREE_TOOLS: Final[dict[str, bool]] = {
@@ -161,12 +166,15 @@ def taken_by_code(text: str) -> Iterator[Taken]:
                 yield Taken(_put_together(first.group(1), rest[first.end() :]), changes)
 
 
-def _put_together(sign: str, behind: str) -> str:
-    """The folder that a text and what is written out behind it make: `"/" + "srv"`, `"/".join(["", "srv"])`."""
-    argument = behind.partition(",")[0]
-    parts = _PARTS.findall(behind.partition("]")[0] if "[" in argument else argument)
-    if behind.startswith(".join(") and parts:
-        return sign.join(parts)
-    if behind.lstrip().startswith("+") and parts:
-        return "/".join([sign.rstrip("/"), *(part.strip("/") for part in parts)])
-    return sign
+def _put_together(first: str, behind: str) -> str:
+    """The folder that a literal and those behind it make: `"/" + "srv"`, `"/".join(["", "srv"])`.
+
+    Where something else than literals is added, it is the first one, around whatever the rest may be.
+    """
+    added, between = _ADDED.match(behind), _BETWEEN.match(behind)
+    if added is not None:
+        return first + "".join(_LITERALS.findall(added.group()))
+    if between is None:
+        return first
+    parts = _LITERALS.findall(between.group(1) or between.group(2))
+    return first.join(parts) if between.group(1) else first + "/".join(parts)

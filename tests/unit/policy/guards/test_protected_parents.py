@@ -107,6 +107,9 @@ def test_a_folder_that_holds_the_guard_is_not_taken_whole(command: str) -> None:
         ("run_python", {"code": "import shutil\nshutil.rmtree('/'.join(parts))"}),
         ("run_python", {"code": "import shutil\nshutil.rmtree('/' + 'home/ann')"}),
         ("run_python", {"code": "import shutil\nshutil.rmtree('/' + 'home', ignore_errors=True)"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/ho' + 'me')"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/' + who + 'srv')"}),
+        ("run_python", {"code": "import shutil\nshutil.rmtree('/'.join(['', who, 'srv']))"}),
     ],
 )
 def test_nor_by_another_door_than_a_command_line(tool: str, arguments: dict[str, Any]) -> None:
