@@ -118,8 +118,9 @@ def main() -> None:
     others = chain(pairs_of_tests(), ordinary(asked.ordinary))
     common = [*rows_of(pairs_of(others, weighed)), *rows_of(passing)]
     if asked.write:
-        learned = learn([*common, *chain.from_iterable(map(rows_of, held.values()))], LEAST_SEEN, RIDGE)
-        weights = as_weights(settled(learned, [*passing, *chain.from_iterable(held.values())]))
+        every = list(chain.from_iterable(held.values()))
+        alone = [pair for pair in every if pair.bad is None]  # a twin that is near to its other teaches by itself
+        weights = as_weights(settled(learn([*common, *rows_of(every)], LEAST_SEEN, RIDGE), [*passing, *alone]))
         path = weights_path()
         path.write_bytes(msgspec.json.encode(weights) + b"\n")
         print(f"{path}: {path.stat().st_size} bytes, least {weights.least}")

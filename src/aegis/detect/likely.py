@@ -256,7 +256,8 @@ def _in_values(values: Iterable[Weighed]) -> Features:
 @lru_cache(maxsize=8_192)
 def _parts(name: str) -> tuple[str, ...]:
     words = words_in(name)
-    return tuple([f"~{word}" for word in words]) if len(words) > 1 else ()
+    # A letter or a figure alone is a piece of a key or a hash, and tells nothing of either.
+    return tuple([f"~{word}" for word in words if len(word) > 1]) if len(words) > 1 else ()
 
 
 def weight_of(count: int) -> float:

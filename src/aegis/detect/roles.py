@@ -47,7 +47,8 @@ _ROLES: Final[dict[TextRole, tuple[str, ...]]] = {
         "rationale", "justification", "details", "remark", "remarks", "agenda", "memory", "result", "changelog", "goal",
         "bullet", "bullets", "claim", "headline", "headlines", "paragraphs", "sentence", "sentences", "slide", "slides",
         "abstract", "article", "cv", "essay", "excerpt", "letter", "quote", "resume", "story", "transcript", "csv",
-        "tsv", "xml", "yaml", "doc",
+        "tsv", "xml", "yaml", "doc", "about", "blurb", "desc", "docs", "docstring", "guidance", "hint", "hints", "md",
+        "mdx", "readme", "usage",
     ),
     "identifier": (
         "name", "id", "username", "user", "login", "city", "country", "state", "category", "type", "kind",

@@ -7,7 +7,7 @@ This is a reading for pattern rules; the shell analyser parses the original.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
@@ -58,6 +58,12 @@ _REFERENCES: Final = frozenset({"$ref", "$result", "$output", "$pending"})
 _FILLS: Final = frozenset({"ansible", "helm", "playbook"})
 # What is filled at each event or request: no command is left to that.
 _FILLS_LATER: Final = frozenset({"automation", "n8n", "postman", "vault", "workflow", "workflows", "zap", "zapier"})
+# What is declared with the names of what each use will bring: `register_resource_template`, `add_endpoint_doc`.
+_DECLARED: Final = frozenset({"endpoint", "prompt", "prompts", "route", "routes", "template", "templates"})
+# What an editor fills in the settings that it reads: `${input:api_key}`.
+_OF_SETTINGS: Final = Lazy(r"\s*\$\{(?:command|config|env|input|secret):[\w.-]{1,100}\}\s*")
+# What a program is to show of what it finds: `docker inspect --format '{{.Mountpoint}}'`.
+_SHOWN: Final = Lazy(r"\s*\{\{\s*(?:json )?\.[\w.]{0,100}\s*\}\}\s*")
 # How the entries of a boot loader are called: `bcdedit /enum {default}`.
 _BOOT_ENTRY: Final = Lazy(
     r"(?i)\{(?:default|current|bootmgr|fwbootmgr|globalsettings|bootloadersettings|memdiag|ntldr|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})\}"
@@ -77,7 +83,7 @@ def find_unresolved(
     stack: list[tuple[str, Any]] = [("", arguments)]
     pointers = 0
     words = words_of(tool)
-    fills, later = not _FILLS.isdisjoint(words), not _FILLS_LATER.isdisjoint(words)
+    fills, later, declares = not _FILLS.isdisjoint(words), not _FILLS_LATER.isdisjoint(words), _declares(words)
     while stack and len(found) < MAX_FOUND:
         path, value = stack.pop()
         if isinstance(value, (dict, list)):
@@ -86,8 +92,8 @@ def find_unresolved(
                 break  # the walk over the strings refuses such a call
         if type(value) is str:
             marked = "{" in value or "<" in value or "$" in value
-            own = fills or (later and _argument(path) not in _SHELL)
-            own = own and "{{" in value and "<" not in value and "$" not in value
+            own = fills or ((later or declares) and _argument(path) not in _SHELL)
+            own = own and (declares or "{{" in value) and "<" not in value and "$" not in value
             if marked and not own and _is_pending(path, value, roles) and not _is_filled(value, arguments):
                 found.append(path)
         elif isinstance(value, dict):
@@ -101,6 +107,13 @@ def find_unresolved(
         elif isinstance(value, list):
             stack.extend([(f"{path}/{index}", inner) for index, inner in enumerate(value)][::-1])
     return tuple(found)
+
+
+def _declares(words: Sequence[str]) -> bool:
+    """Whether a tool makes something known that others use later, each time with what they put in."""
+    known = vocabulary().values
+    kinds = _DECLARED | known["toolkinds"]
+    return not kinds.isdisjoint(words) and not known["declaring"].isdisjoint(words)
 
 
 def _edited(members: Mapping[Any, Any]) -> frozenset[str]:
@@ -135,6 +148,8 @@ def _is_filled(value: str, arguments: Mapping[str, Any]) -> bool:
 def is_placeholder(path: str, value: str) -> bool:
     """Whether the whole of a text is one placeholder or reference, so that nothing of it can be looked at yet."""
     if "{" not in value and "<" not in value and "$" not in value:
+        return False
+    if _OF_SETTINGS.fullmatch(value) or (_argument(path) == "format" and _SHOWN.fullmatch(value)):
         return False
     return bool(_WHOLE.fullmatch(value)) and not (_argument(path) in _SHELL and value.lstrip().startswith("$"))
 

@@ -61,6 +61,10 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     """Return where the words of a command stand that are no files it reads: a pattern, values of options, outputs."""
     if name == "openssl" and not _OF_KEYS.isdisjoint(args[:1]) and "-pubout" in args and "-text" not in args:
         return frozenset(range(len(args)))  # of a key, the half that everybody may have
+    if name == "openssl" and (
+        not _OF_CERTIFICATES.isdisjoint(args[:1]) or (args[:1] == ("pkcs12",) and _KEYLESS in args)
+    ):
+        return frozenset(range(len(args)))
     settings = [at for at, arg in enumerate(args) if is_settings_file(arg)]
     if settings and shows_names(name, args):
         return frozenset(settings)
@@ -81,6 +85,8 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
+_OF_CERTIFICATES: Final = frozenset({"crl", "req", "verify", "x509"})  # which show no key of what they are given
+_KEYLESS: Final = "-nokeys"
 # Options whose key signs or opens a connection, and does not come out again.
 _SIGNS_WITH: Final = {
     "curl": ("--cert", "--key", "--netrc-file"),
