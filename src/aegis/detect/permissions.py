@@ -460,9 +460,7 @@ def stated(path: str, document: Any) -> Iterator[ResourceEffect]:
 _TRIED: Final = Lazy(r"(?:^|/)(?:examples?|fixtures|local|samples?|templates|wrappers|_?archived)/|vagrant|molecule")
 _KINDS: Final = ("", "kind", "module", "type", "Type", "resource_type")
 _DIVIDES: Final = Lazy(r"[-_:.@]")
-_VERSION: Final = Lazy(
-    r"@[\d-]+(?:preview|privatepreview|beta|alpha)\b"
-)  # of an interface: `vaults@2023-07-01-preview`
+_VERSION: Final = Lazy(r"@[\d-]+(?:preview|privatepreview|beta|alpha)\b")  # `vaults@2023-07-01-preview`
 _LONGEST_CHAIN: Final = 400
 _MOST_AROUND: Final = 60
 
