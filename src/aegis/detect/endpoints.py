@@ -447,13 +447,3 @@ _BODIES: Final = frozenset({"-d", "--data", "--data-raw", "--data-binary", "--js
 _OF_SERVER: Final = Lazy(r"^\$[{\w}]{2,40}/apis?/")  # whose name a variable holds
 _SAID: Final = frozenset({"DELETE", "PUT", "POST", "PATCH"})
 _MOST_WORDS: Final = 64
-
-
-TO_READ: Final = frozenset({"public-read", "publicread"})
-# Files of which pages are made, which everybody who opens one is sent.
-_OF_PAGES: Final = Lazy(r"(?i)[\w-]\.(?:avif|css|gif|ico|jpe?g|m?js|otf|png|svg|ttf|webmanifest|webp|woff2?)$")
-
-
-def is_of_a_page(members: Mapping[str, Any]) -> bool:
-    """Whether one object is put where everybody reads it, which a page is made of."""
-    return isinstance(key := members.get("key"), str) and _OF_PAGES.search(key) is not None

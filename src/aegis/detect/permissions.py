@@ -9,7 +9,7 @@ from typing import Any, Final
 from aegis.core.effects import EffectScope, Resource, ResourceEffect
 from aegis.core.names import glob_match
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import OFF, ON, TO_READ, is_of_a_page, plain
+from aegis.detect.endpoints import OFF, ON, plain
 from aegis.detect.quick import remembered
 from aegis.detect.resources import FileAttribute, builtin_resources
 from aegis.detect.roles import words_of
@@ -106,9 +106,7 @@ def _rights(members: Mapping[str, Any]) -> Iterator[ResourceEffect]:
         yield ResourceEffect("permit", "cluster", "one", ("*",), "", "every repository to every namespace")
     for name in sorted(vocabulary().values["reachedby"]):
         for one in _listed(members.get(name)):
-            given = one.lower() if isinstance(one, str) else ""
-            shared = given in _EVERYBODY - {"*"} and not (given in TO_READ and is_of_a_page(members))
-            if isinstance(one, str) and (shared or (one in _OPEN_NETS and _admits(members))):
+            if isinstance(one, str) and (one.lower() in _EVERYBODY - {"*"} or (one in _OPEN_NETS and _admits(members))):
                 resource: Resource = "storage" if name in ("acl", "member", "members") else "cloud-resource"
                 yield ResourceEffect("expose", resource, "all", (one,), "", one)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from aegis.core.patterns import Lazy
-from aegis.detect.endpoints import ALL, TO_READ, is_everything, is_of_a_page, plain
+from aegis.detect.endpoints import ALL, is_everything, plain
 from aegis.detect.permissions import is_source, opened_networks
 from aegis.detect.resources import host_place
 from aegis.detect.roles import words_of
@@ -62,10 +62,8 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
             and not (word == "admin" and (_is_of_product(word, asked.shown) or only_reads or taken_away))
         ):
             found.setdefault(mark, Member("", frozenset(), frozenset(), word, word))
-    if any(one.name in _OPERATIONS and str(one.value).lower() in ("remove", "revoke") for one in members):
-        found.pop("public", None)  # what was shared is taken back
-    if str(found.get("public", _NOBODY).value).lower() in TO_READ and is_of_a_page({m.name: m.value for m in members}):
-        del found["public"]
+    if any(one.name == "operationtype" and str(one.value).lower() in ("remove", "revoke") for one in members):
+        found.pop("public", None)  # of AWS: what was shared is taken back
     if found.get("all", _NOBODY).value == "" and any(_is_of_list(member) for member in members):
         del found["all"]  # an empty text beside a list of what is named one by one; an empty object still selects all
     if not _INSIDE.isdisjoint(wanted):
@@ -79,7 +77,6 @@ def marked(asked: AskedFor, members: Sequence[Member], known: Vocabulary, wanted
     return found
 
 
-_OPERATIONS: Final = frozenset({"action", "operation", "operationtype"})
 # Marks of who is let in, and as what.
 _GIVEN: Final = frozenset({"public", "admin", "superuser"})
 

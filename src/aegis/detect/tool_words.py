@@ -308,7 +308,7 @@ def is_scratch(table: str) -> bool:
 
 _QUOTES: Final = frozenset('"`[]')
 # Of a request to merge, or of one run of a build server.
-_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:(?:pr|mr|ci)[_-]?|ci[_-](?:run|job|build)[_-])\d+(?:$|[^a-z])")
+_NUMBERED: Final = Lazy(r"(?:^|[^a-z])(?:(?:pr|mr)-?|ci[_-](?:(?:run|job|build)[_-])?)\d+(?:$|[^a-z])")
 
 
 def singular(word: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import re2
 
 from aegis.core.patterns import Lazy
-from aegis.detect.rules.order_words import says
+from aegis.detect.rules.order_words import says, says_any
 from aegis.detect.rules.orders import Span, find_order, find_parts, is_order
 
 _MENTION: Final = Lazy(
@@ -238,29 +238,29 @@ def hands_over(data: bytes) -> Span | None:
 
 # That nobody is asked, and nothing more: what may be done so is what a text for models tells, harmless or not.
 _WAIVER: Final = Lazy(
-    r"(?i)^\W*(?:(?:(?:you|they|the \w+) (?:may|can) )?[^.!?;:\n]{0,60}?"
-    r"without(?: (?:asking|confirmation|a question))?|no questions?|"
-    r"ohne (?:r(?:ü|u)ck|nach)frage|sans demander|sin preguntar|senza chiedere)\W*$"
+    r"(?i)^\W*(?:(?:you|they|the \w+) (?:may|can) [^.!?;:\n]{0,60}?without(?: (?:asking|confirmation|a question))?|"
+    r"run without asking|no questions?|ohne (?:r(?:ü|u)ck|nach)frage|sans demander|sin preguntar|senza chiedere)\W*$"
 )
+_AT_STAKE: Final = ("amount", "keyfile", "place", "serious", "vault")  # where leave is more than leave
 _MOST_WAIVERS: Final = 4  # of a text that are passed over
 
 
 def betrays(text: str, readings: Iterable[str]) -> tuple[int, int] | None:
     """Where a text has its reader work against the one he works for by one of these readings, in characters.
 
-    Leave to go on without a question is no betrayal by itself, where nothing is kept from anybody.
+    Leave to go on without a question is none by itself, unless something is at stake or hidden; too much of it is one.
     """
     data, names, begin = text.encode("utf-8", "replace"), tuple(readings), 0
-    for _ in range(_MOST_WAIVERS):
+    for left in reversed(range(_MOST_WAIVERS)):
         rest = data[begin:]
         span = next((span for name in names if (span := find_parts(name, rest, quoted)) is not None), None)
         if span is None or span.quoted:
-            return None
-        waived = _WAIVER.search(rest[slice(*span[:2])].decode("utf-8", "ignore")) is not None
-        if not waived or says("secrecy", data):
-            first, last = (len(data[: begin + place].decode("utf-8", "ignore")) for place in span[:2])
-            return first, last
-        begin += span.end
+            break
+        start, end = begin + span.start, begin + span.end
+        waived = _WAIVER.search(data[start:end].decode("utf-8", "ignore")) is not None
+        if not left or not waived or says("secrecy", data) or says_any(_AT_STAKE, data[start:end]):
+            return len(data[:start].decode("utf-8", "ignore")), len(data[:end].decode("utf-8", "ignore"))
+        begin = end
     return None
 
 

@@ -149,7 +149,9 @@ def is_placeholder(path: str, value: str) -> bool:
     """Whether the whole of a text is one placeholder or reference, so that nothing of it can be looked at yet."""
     if "{" not in value and "<" not in value and "$" not in value:
         return False
-    if _OF_SETTINGS.fullmatch(value) or (_argument(path) == "format" and _SHOWN.fullmatch(value)):
+    if "/env/" in path and _OF_SETTINGS.fullmatch(value):
+        return False
+    if _argument(path) == "format" and _SHOWN.fullmatch(value):
         return False
     return bool(_WHOLE.fullmatch(value)) and not (_argument(path) in _SHELL and value.lstrip().startswith("$"))
 

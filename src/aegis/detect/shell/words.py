@@ -61,9 +61,7 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
     """Return where the words of a command stand that are no files it reads: a pattern, values of options, outputs."""
     if name == "openssl" and not _OF_KEYS.isdisjoint(args[:1]) and "-pubout" in args and "-text" not in args:
         return frozenset(range(len(args)))  # of a key, the half that everybody may have
-    if name == "openssl" and (
-        not _OF_CERTIFICATES.isdisjoint(args[:1]) or (args[:1] == ("pkcs12",) and _KEYLESS in args)
-    ):
+    if name == "openssl" and (not _OF_CERTIFICATES.isdisjoint(args[:1]) or _is_keyless(args)):
         return frozenset(range(len(args)))
     settings = [at for at, arg in enumerate(args) if is_settings_file(arg)]
     if settings and shows_names(name, args):
@@ -86,7 +84,16 @@ def no_files(name: str, args: Sequence[str]) -> frozenset[int]:
 
 _OF_KEYS: Final = frozenset({"dsa", "ec", "pkey", "rsa"})
 _OF_CERTIFICATES: Final = frozenset({"crl", "req", "verify", "x509"})  # which show no key of what they are given
-_KEYLESS: Final = "-nokeys"
+_BEFORE_KEYLESS: Final = frozenset({"-cacerts", "-clcerts", "-info", "-legacy", "-nodes", "-noenc"})  # take no value
+
+
+def _is_keyless(args: Sequence[str]) -> bool:
+    """Whether certificates alone come out of a store of keys: `-nokeys`, where it is no value of another option."""
+    return args[:1] == ("pkcs12",) and any(
+        arg == "-nokeys" and (before[:1] != "-" or before in _BEFORE_KEYLESS) for before, arg in pairwise(args)
+    )
+
+
 # Options whose key signs or opens a connection, and does not come out again.
 _SIGNS_WITH: Final = {
     "curl": ("--cert", "--key", "--netrc-file"),
